@@ -1,0 +1,304 @@
+"""Every setting, with its variable, unit, default, limits and meaning, said once: on the field.
+
+`load` reads the environment, `check` judges values and how they go together, `settings` lists them for the manual.
+A field `lease_ttl_s` is set by WINDLASS_LEASE_TTL_S; a secret also by WINDLASS_…_FILE, which names a file. Pure: the
+environment and the reading of files are arguments. Secrets appear in no repr and in no message.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, NamedTuple, get_args
+from urllib.parse import urlsplit
+
+from windlass.errors import Misconfigured
+from windlass.payload import payload_bytes_max
+
+_PREFIX: Final = "WINDLASS_"
+_day_s: Final = 86_400
+_mib: Final = 1_048_576
+
+
+class Rule(NamedTuple):
+    """What a field's metadata hold: its unit, its limits (ends included) and its meaning."""
+
+    meaning: str
+    unit: str = ""
+    least: float | None = None
+    most: float | None = None
+    secret: bool = False
+
+    @property
+    def allowed(self) -> str:
+        if self.least is None or self.most is None:
+            return self.unit
+        return f"{self.least:,} to {self.most:,} {self.unit}"
+
+
+def _setting(default: Any, meaning: str, **rule: Any) -> Any:
+    return field(default=default, repr=not rule.get("secret"), metadata={"rule": Rule(meaning, **rule)})
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """PostgreSQL: where it is, and how we use it."""
+
+    database_url: str | None = _setting(
+        None, "the database; not set: the embedded PostgreSQL", unit="postgresql:// URL", secret=True
+    )
+    direct_url: str | None = _setting(
+        None,
+        "the same database without the pooler, for LISTEN and for detaching partitions; not set: database_url",
+        unit="postgresql:// URL",
+        secret=True,
+    )
+    schema: str = _setting("windlass", "the schema that holds our tables", unit="identifier")
+    pool_min: int = _setting(2, "connections kept open per process", unit="connections", least=0, most=1000)
+    pool_max: int = _setting(10, "connections per process at most", unit="connections", least=2, most=1000)
+    statement_timeout_s: float = _setting(30.0, "a statement is given up after", unit="s", least=0.1, most=3600)
+    lock_timeout_s: float = _setting(2.0, "a wait for a lock is given up after", unit="s", least=0.01, most=600)
+    head_start_s: float = _setting(
+        60.0, "one level of priority is worth this much waiting", unit="s", least=0, most=_day_s
+    )
+    statement_cache_size: int = _setting(
+        100,
+        "prepared statements kept per connection; 0 for poolers that cannot",
+        unit="statements",
+        least=0,
+        most=10_000,
+    )
+    retention_days: int = _setting(14, "finished jobs are kept for", unit="days", least=2, most=3650)
+    partitions_ahead: int = _setting(3, "partitions made before they are needed", unit="partitions", least=1, most=60)
+    payload_bytes_max: int = _setting(
+        payload_bytes_max, "the largest payload of a job", unit="bytes", least=1024, most=64 * _mib
+    )
+    key_ttl_s: float = _setting(
+        float(_day_s),
+        "an idempotency key lives for, or until its job has finished",
+        unit="s",
+        least=60,
+        most=366 * _day_s,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseConfig:
+    """How soon the dead are noticed."""
+
+    lease_ttl_s: float = _setting(15.0, "a worker not renewed for this long is dead", unit="s", least=1, most=3600)
+    heartbeat_s: float = _setting(5.0, "leases are renewed every", unit="s", least=0.1, most=1200)
+    reap_tick_s: float = _setting(
+        1.0, "the leader looks for the jobs of dead workers every", unit="s", least=0.05, most=60
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementConfig:
+    """What happens to jobs that find no room."""
+
+    reserve_after_s: float = _setting(
+        2.0, "a wide job gets threads reserved after being passed over for", unit="s", least=0, most=3600
+    )
+    too_wide_grace_s: float = _setting(
+        5.0, "a job wider than any worker waits for a wider one for", unit="s", least=0, most=_day_s
+    )
+    hold_unknown_after_s: float = _setting(
+        60.0, "jobs of a type no live worker knows are moved aside after", unit="s", least=1, most=_day_s
+    )
+
+
+class Report(NamedTuple):
+    """`errors` refuse the start; `warnings` are worth a log line."""
+
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings by role. `unknown` are WINDLASS_ variables that set nothing."""
+
+    store: StoreConfig = field(default_factory=StoreConfig)
+    lease: LeaseConfig = field(default_factory=LeaseConfig)
+    placement: PlacementConfig = field(default_factory=PlacementConfig)
+    unknown: tuple[str, ...] = ()
+
+    def check(self) -> Report:
+        """Judge each value, then how they go together."""
+        return Report(tuple(_problems(self)) or tuple(_conflicts(self)), tuple(_doubts(self)))
+
+
+class Setting(NamedTuple):
+    """One line of the manual."""
+
+    variable: str
+    default: Any
+    unit: str
+    allowed: str
+    meaning: str
+    secret: bool
+
+
+_ROLES: Final[Mapping[str, type]] = {
+    "store": StoreConfig,
+    "lease": LeaseConfig,
+    "placement": PlacementConfig,
+}
+
+
+def settings() -> Iterator[Setting]:
+    """Every setting there is, in the order of the fields."""
+    for role in _ROLES.values():
+        for each in fields(role):
+            rule: Rule = each.metadata["rule"]
+            yield Setting(variable(each.name), each.default, rule.unit, rule.allowed, rule.meaning, rule.secret)
+
+
+def variable(name: str) -> str:
+    return _PREFIX + name.upper()
+
+
+def load(environ: Mapping[str, str], *, read: Callable[[str], str] | None = None) -> Config:
+    """Read WINDLASS_* (and DATABASE_URL), or raise Misconfigured with everything that is wrong, each by its variable.
+
+    A variable that is set but empty counts as not set. `read` returns the text of the file a …_FILE variable names.
+    """
+    errors: list[str] = []
+    known: set[str] = set()
+    roles: dict[str, Any] = {}
+    for role_name, role in _ROLES.items():
+        said: dict[str, Any] = {}
+        for each in fields(role):
+            rule: Rule = each.metadata["rule"]
+            known |= {variable(each.name), variable(each.name) + "_FILE"} if rule.secret else {variable(each.name)}
+            try:
+                text = _text(environ, each.name, rule, read)
+                if text is not None:
+                    said[each.name] = _parse(each.name, text, each.type, rule)
+            except Misconfigured as problem:
+                errors.append(str(problem))
+        roles[role_name] = role(**said)
+    unknown = tuple(sorted(name for name in environ if name.startswith(_PREFIX) and name not in known))
+    config = Config(**roles, unknown=unknown)
+    errors += _problems(config)
+    errors = errors or list(_conflicts(config))
+    if errors:
+        raise Misconfigured("; ".join(errors))
+    return config
+
+
+def redacted(url: str) -> str:
+    """The URL as it may be shown: without its passwords, or not at all when it is unclear where they end."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "***"
+    if not parts.scheme or parts.fragment or "@" in parts.path + parts.query:
+        return "***"
+    login, at, host = parts.netloc.rpartition("@")
+    if re.search(r":[^,]*[^\d,]", re.sub(r"\[[^\]]*\]", "", host)):  # no port: perhaps a password
+        return "***"
+    user, colon, _ = login.partition(":")
+    query = re.sub(r"(?i)((?:^|&)[^&=]*(?:password|passfile)[^&=]*=)[^&]*", r"\1***", parts.query)
+    shown = f"{parts.scheme}://{user}{colon and ':***'}{at}{host}{parts.path}"
+    return f"{shown}?{query}" if query else shown
+
+
+def _text(environ: Mapping[str, str], name: str, rule: Rule, read: Callable[[str], str] | None) -> str | None:
+    """What was said for a setting, or None."""
+    plain = environ.get(variable(name), "").strip()
+    file = environ.get(variable(name) + "_FILE", "").strip() if rule.secret else ""
+    if plain and file:
+        raise Misconfigured(f"{variable(name)} and {variable(name)}_FILE are both set; give one")
+    if file:
+        if read is None:
+            raise Misconfigured(f"{variable(name)}_FILE = {file!r}: files cannot be read here; use {variable(name)}")
+        try:
+            return read(file).strip() or None
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+            raise Misconfigured(f"{variable(name)}_FILE = {file!r} cannot be read: {reason}") from None
+    if not plain and name == "database_url":
+        plain = environ.get("DATABASE_URL", "").strip()
+    return plain or None
+
+
+def _parse(name: str, text: str, kind: Any, rule: Rule) -> Any:
+    if kind is str or str in get_args(kind):
+        return text
+    try:
+        return kind(text)
+    except ValueError:
+        raise Misconfigured(f"{variable(name)} = {_cut(text)}: must be a number, {rule.allowed}") from None
+
+
+def _problems(config: Config) -> Iterator[str]:
+    """What is wrong with single values."""
+    for role in (config.store, config.lease, config.placement):
+        for each in fields(role):
+            rule: Rule = each.metadata["rule"]
+            value = getattr(role, each.name)
+            if rule.least is not None and rule.most is not None and not rule.least <= value <= rule.most:
+                yield f"{variable(each.name)} = {str(value)[:60]}: must be {rule.allowed}"
+            elif rule.secret and value is not None and (problem := _url_problem(value)):
+                also = " (or DATABASE_URL)" if each.name == "database_url" else ""
+                yield f"{variable(each.name)}{also}: {problem}"
+    if not _is_schema(config.store.schema):
+        yield (
+            f"WINDLASS_SCHEMA = {_cut(config.store.schema)}: must be 1 to 40 of a-z 0-9 _, begin with a letter or _, "
+            "and not be a name of PostgreSQL's own"
+        )
+
+
+def _conflicts(config: Config) -> Iterator[str]:
+    """What cannot be together, asked only of values that are good by themselves."""
+    store, lease = config.store, config.lease
+    if store.pool_min > store.pool_max:
+        yield f"WINDLASS_POOL_MIN = {store.pool_min}: must not exceed WINDLASS_POOL_MAX = {store.pool_max}"
+    if lease.heartbeat_s * 3 > lease.lease_ttl_s:
+        yield (
+            f"WINDLASS_HEARTBEAT_S = {lease.heartbeat_s:g}: must be at most a third of WINDLASS_LEASE_TTL_S = "
+            f"{lease.lease_ttl_s:g}, so that two lost heartbeats kill nobody"
+        )
+    if store.direct_url is not None and store.database_url is None:
+        yield "WINDLASS_DIRECT_URL: is set without WINDLASS_DATABASE_URL; set both, or neither for the embedded one"
+
+
+def _doubts(config: Config) -> Iterator[str]:
+    store, lease, placement = config.store, config.lease, config.placement
+    if store.lock_timeout_s >= store.statement_timeout_s:
+        yield "WINDLASS_LOCK_TIMEOUT_S is never reached: WINDLASS_STATEMENT_TIMEOUT_S is not longer"
+    if lease.reap_tick_s > lease.lease_ttl_s:
+        yield "WINDLASS_REAP_TICK_S is longer than WINDLASS_LEASE_TTL_S: the dead are noticed late"
+    if store.key_ttl_s > store.retention_days * _day_s:
+        yield "WINDLASS_KEY_TTL_S is longer than WINDLASS_RETENTION_DAYS: keyed jobs are kept longer than others"
+    if placement.hold_unknown_after_s < lease.lease_ttl_s:
+        yield "WINDLASS_HOLD_UNKNOWN_AFTER_S is shorter than WINDLASS_LEASE_TTL_S: a restart of workers moves jobs aside"
+    if store.direct_url is not None and store.statement_cache_size > 0:
+        yield "WINDLASS_STATEMENT_CACHE_SIZE should be 0 behind a pooler that does not keep prepared statements"
+    known = [each.variable for each in settings()]
+    for name in config.unknown:
+        near = difflib.get_close_matches(name, known, n=1)
+        yield f"{name} sets nothing" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _is_schema(name: str) -> bool:
+    plain = re.fullmatch(r"[a-z_][a-z0-9_]{0,39}", name) is not None
+    return plain and not name.startswith("pg_") and name != "information_schema"
+
+
+def _url_problem(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "is no URL; postgresql://user:password@host:5432/database is one"
+    if parts.scheme not in {"postgresql", "postgres"} or not url.startswith(f"{parts.scheme}://"):
+        return "must begin with postgresql://"
+    if parts.fragment or "@" in parts.path:
+        return "has a # or / in its login; write them as %23 and %2F"
+    return None
+
+
+def _cut(text: str) -> str:
+    return ascii(text if len(text) <= 60 else text[:59] + "...")

@@ -1,0 +1,311 @@
+"""The values that travel: what is asked (NewJob), what is held (Lease), what people see (Job, Worker, Queue).
+
+Frozen, no behaviour beyond predicates and checks. NewJob, Lease and Settlement (lifecycle.py) are named tuples
+because the hot path makes one per job: a frozen dataclass costs five times as much to build.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple
+from uuid import UUID
+
+from windlass.errors import InvalidId, InvalidJob
+
+
+class Status(StrEnum):
+    """Where a job is. The first four are tables a job's key can sit in; the last three are kinds of outcome."""
+
+    SCHEDULED = "scheduled"
+    HELD = "held"
+    READY = "ready"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+PENDING: Final = frozenset({Status.SCHEDULED, Status.HELD, Status.READY})
+FINISHED: Final = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
+
+type_name_max: Final = 200
+queue_name_max: Final = 100
+tags_max: Final = 20
+tag_max: Final = 100
+key_max: Final = 255
+priority_max: Final = 100
+thread_demand_max: Final = 1024
+max_attempts_max: Final = 1000
+timeout_s_max: Final = 30 * 86_400.0
+delay_s_max: Final = 3650 * 86_400.0
+
+
+class RetryPolicy(NamedTuple):
+    """How long a failed job waits: base_s × factor^(failures − 1), at most cap_s, then ± jitter of that."""
+
+    base_s: float = 1.0
+    factor: float = 2.0
+    cap_s: float = 600.0
+    jitter: float = 0.2
+
+
+TooWide = Literal["narrow", "wait", "fail"]
+
+
+class NewJob(NamedTuple):
+    """What a caller submits. `payload` is any JSON value; larger `priority` runs first.
+
+    `id`: a UUIDv7 the caller made, so that a submission whose answer was lost can be repeated without doubling.
+    `scheduled_at` (aware) or `delay_s`: not before that. `idempotency_key`: same key and body give the first job.
+    """
+
+    type: str
+    payload: Any = None
+    id: UUID | None = None
+    name: str | None = None
+    queue: str = "default"
+    priority: int = 0
+    thread_demand: int = 1
+    scheduled_at: datetime | None = None
+    delay_s: float | None = None
+    max_attempts: int = 3
+    timeout_s: float = 3600.0
+    retry: RetryPolicy | None = None
+    tags: Sequence[str] = ()
+    idempotency_key: str | None = None
+    if_too_wide: TooWide = "narrow"
+    trace: str | None = None
+
+
+class Enqueued(NamedTuple):
+    """The answer to one NewJob. `duplicate`: the job was there already, under this id or idempotency key."""
+
+    id: UUID
+    duplicate: bool
+
+
+class Error(NamedTuple):
+    """Why an attempt did not succeed: the kind of error, its message, and where."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+class Lease(NamedTuple):
+    """The right to run one attempt, proved by `token`. Every later write about this attempt names it."""
+
+    job_id: UUID
+    attempt: int
+    token: UUID
+    worker_id: UUID
+    type: str
+    queue: str
+    threads: int
+    rank: int
+    failures: int
+    suspect: bool
+    crashes: int
+    max_attempts: int
+    timeout_s: float
+    retry: str | None
+    payload: str
+    name: str | None
+    priority: int
+    thread_demand: int
+    tags: Sequence[str] | None
+    idempotency_key: str | None
+    trace: str | None
+    waited_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class NewWorker:
+    """One worker process as it registers. `id` is random per process start and never used again."""
+
+    id: UUID
+    name: str
+    threads: int
+    queues: Sequence[str]
+    types: Sequence[str]
+    supervisor_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One worker process as people see it."""
+
+    id: UUID
+    name: str
+    threads: int
+    busy_threads: int
+    jobs: int
+    queues: Sequence[str]
+    types: Sequence[str]
+    supervisor_id: UUID | None
+    started_at: datetime
+    renewed_at: datetime
+    lease_left_s: float
+    draining: bool
+    died_at: datetime | None
+    last_claim_at: datetime | None
+    reserved_for: UUID | None
+
+    @property
+    def alive(self) -> bool:
+        return self.died_at is None and self.lease_left_s > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A named line. `depth` counts what waits to be claimed now; `oldest_age_s` is how long its head has waited."""
+
+    name: str
+    paused: bool
+    depth: int
+    oldest_age_s: float | None
+    counts: dict[Status, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt at a job that has ended."""
+
+    attempt: int
+    status: str
+    worker_id: UUID | None
+    token: UUID | None
+    started_at: datetime | None
+    ended_at: datetime
+    error: Error | None
+    log: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as people see it. `payload` and `result` are JSON text: a browser would round numbers above 2^53."""
+
+    id: UUID
+    type: str
+    status: Status
+    reason: str | None
+    name: str | None
+    queue: str
+    priority: int
+    thread_demand: int
+    threads_granted: int | None
+    max_attempts: int
+    timeout_s: float
+    tags: Sequence[str]
+    idempotency_key: str | None
+    created_at: datetime
+    scheduled_at: datetime | None
+    ready_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempt: int
+    failures: int
+    worker_id: UUID | None
+    cancel_requested: bool
+    result: str | None
+    error: Error | None
+    queue_s: float | None
+    execution_s: float | None
+    total_s: float | None
+    payload: str | None = None
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]*")
+# C0, DEL, C1, line and paragraph separators, lone surrogates: they corrupt logs, headers and terminals.
+_UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+@lru_cache(maxsize=4096)
+def _is_name(value: str, longest: int) -> bool:
+    return len(value) <= longest and _NAME.fullmatch(value) is not None
+
+
+def check_name(field: str, value: str, longest: int) -> None:
+    """Refuse a type, queue or other name that cannot be written in a URL, a log line and a shell as it is."""
+    if not isinstance(value, str) or not _is_name(value, longest):
+        raise InvalidJob(
+            field, f"must be 1 to {longest} of the characters A-Z a-z 0-9 _ . : / - and begin with a letter, digit or _"
+        )
+
+
+def check_text(field: str, value: str, longest: int) -> None:
+    if not isinstance(value, str) or not 1 <= len(value) <= longest:
+        raise InvalidJob(field, f"must be a text of 1 to {longest} characters")
+    if _UNSAFE.search(value):
+        raise InvalidJob(field, "must not contain control characters, line separators or lone surrogates")
+
+
+def check_number(field: str, value: float, least: float, most: float, *, whole: bool = True) -> None:
+    kinds: tuple[type, ...] = (int,) if whole else (int, float)
+    if type(value) not in kinds or not least <= value <= most:
+        raise InvalidJob(field, f"must be {'a whole' if whole else 'a'} number from {least:g} to {most:g}")
+
+
+def check_id(value: UUID) -> None:
+    if not isinstance(value, UUID) or value.version != 7 or value.variant != "specified in RFC 4122":
+        raise InvalidId("id", "must be a UUIDv7")
+
+
+def check_new_job(job: NewJob) -> None:
+    """Refuse a job with a wrong field, naming it. The payload is checked where it is encoded (payload.py)."""
+    check_name("type", job.type, type_name_max)
+    check_name("queue", job.queue, queue_name_max)
+    check_number("priority", job.priority, -priority_max, priority_max)
+    check_number("thread_demand", job.thread_demand, 1, thread_demand_max)
+    check_number("max_attempts", job.max_attempts, 1, max_attempts_max)
+    check_number("timeout_s", job.timeout_s, 0.001, timeout_s_max, whole=False)
+    if job.if_too_wide not in ("narrow", "wait", "fail"):  # not a set: any value may come
+        raise InvalidJob("if_too_wide", "must be narrow, wait or fail")
+    if job.id is not None:
+        check_id(job.id)
+    if job.name is not None:
+        check_text("name", job.name, type_name_max)
+    if job.idempotency_key is not None:
+        check_text("idempotency_key", job.idempotency_key, key_max)
+    if job.trace is not None:
+        check_text("trace", job.trace, 512)
+    if job.tags != ():
+        _check_tags(job.tags)
+    if job.retry is not None:
+        _check_retry(job.retry)
+    if job.delay_s is not None or job.scheduled_at is not None:
+        _check_due(job)
+
+
+def _check_tags(tags: Sequence[str]) -> None:
+    if not isinstance(tags, (list, tuple)) or len(tags) > tags_max:
+        raise InvalidJob("tags", f"must be a list of at most {tags_max} texts")
+    for n, tag in enumerate(tags):
+        check_text(f"tags[{n}]", tag, tag_max)
+    if len(set(tags)) != len(tags):
+        raise InvalidJob("tags", "must not repeat a tag")
+
+
+def _check_retry(retry: RetryPolicy) -> None:
+    if not isinstance(retry, RetryPolicy):
+        raise InvalidJob("retry", "must be a RetryPolicy")
+    check_number("retry.base_s", retry.base_s, 0, delay_s_max, whole=False)
+    check_number("retry.factor", retry.factor, 1, 100, whole=False)
+    check_number("retry.cap_s", retry.cap_s, 0, delay_s_max, whole=False)
+    check_number("retry.jitter", retry.jitter, 0, 1, whole=False)
+
+
+def _check_due(job: NewJob) -> None:
+    if job.delay_s is not None:
+        if job.scheduled_at is not None:
+            raise InvalidJob("delay_s", "give delay_s or scheduled_at, not both")
+        check_number("delay_s", job.delay_s, 0, delay_s_max, whole=False)
+    elif not isinstance(job.scheduled_at, datetime) or job.scheduled_at.utcoffset() is None:
+        # A naive moment would be read in some machine's zone: hours early or late.
+        raise InvalidJob("scheduled_at", "must be a moment with a time zone")
+    elif not 1970 <= job.scheduled_at.year <= 9998:
+        # At the ends of the calendar the shift to UTC overflows, in the driver.
+        raise InvalidJob("scheduled_at", "must be between the years 1970 and 9998")

@@ -1,0 +1,119 @@
+"""JSON documents that may be stored: payloads, results, errors.
+
+A document is accepted only if it comes back exactly as it went in: no NaN or infinity (JSON has none), no NUL and no
+lone surrogate (PostgreSQL refuses them, after the fact), no keys that are not text (JSON would turn 1 into "1").
+Stored as JSON text, so big whole numbers keep every digit.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from windlass.errors import InvalidPayload
+
+depth_max: Final = 100
+payload_bytes_max: Final = 1_048_576
+
+_encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+# An escaped NUL that is not itself behind an escaped backslash.
+_NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_NUL_PROBLEM: Final = "the NUL character, which PostgreSQL cannot store"
+_SURROGATE_PROBLEM: Final = "a lone surrogate, which no UTF-8 text can hold"
+
+
+def encode(value: Any, field: str = "payload", *, bytes_max: int = payload_bytes_max) -> str:
+    """JSON text that decodes to exactly `value` (a tuple as a list), or InvalidPayload naming what cannot be stored."""
+    if value is None:
+        return "null"
+    try:
+        _check(value, field, depth_max, [bytes_max])
+        text = _encode(value)
+        size = len(text.encode())
+    except (ValueError, TypeError) as error:  # an integer of thousands of digits, a lone surrogate
+        raise _culprit(value, field) or _invalid(field, f"cannot be written as JSON: {error}") from None
+    except RuntimeError:
+        raise _invalid(field, "was changed by another thread while it was being written") from None
+    if "\\u0000" in text and _NUL.search(text):
+        raise _culprit(value, field) or _invalid(field, f"contains {_NUL_PROBLEM}")
+    if size > bytes_max:
+        raise InvalidPayload(field, f"is {size:,} bytes of JSON; the most is {bytes_max:,}")
+    return text
+
+
+def decode(text: str) -> Any:
+    return json.loads(text)
+
+
+def _check(value: Any, path: str, depth: int, room: list[int]) -> None:
+    """Walk what the encoder would accept silently but change. `room`: every value takes a byte at the least, and
+    without that bound a list of lists that share their members would be walked for ever."""
+    kind = type(value)
+    if kind is dict:
+        items: Iterable[tuple[Any, Any]] = value.items()
+        for key in value:
+            if type(key) is not str:
+                raise _invalid(path, f"has a key that is a {type(key).__qualname__}; JSON keys are texts")
+    elif kind is list or kind is tuple:
+        items = enumerate(value)
+    else:
+        return _check_leaf(value, path)
+    if depth == 0:
+        raise _invalid(path, f"is nested deeper than {depth_max} levels")
+    room[0] -= len(value)
+    if room[0] < 0:
+        raise _invalid(path, "holds more values than fit the most bytes of JSON")
+    for key, item in items:
+        inner = type(item)
+        if inner is str or inner is int or inner is bool or item is None:
+            continue
+        _check(item, f"{path}.{key}" if kind is dict else f"{path}[{key}]", depth - 1, room)
+    return None
+
+
+def _check_leaf(value: Any, path: str) -> None:
+    kind = type(value)
+    if kind is float:
+        if not math.isfinite(value):
+            raise _invalid(path, f"is {value}; JSON has only finite numbers")
+    elif kind not in {str, int, bool, type(None)}:
+        raise _invalid(path, f"is a {kind.__qualname__}; JSON has objects, arrays, texts, numbers, true, false, null")
+
+
+def _culprit(value: Any, path: str) -> InvalidPayload | None:
+    """The first text or number that cannot be stored, looked for only once it is known to be there."""
+    if type(value) is str:
+        return _invalid(path, f"contains {problem}") if (problem := _bad_text(value)) else None
+    if type(value) is int:
+        return _invalid(path, "is a whole number of too many digits") if _is_too_long(value) else None
+    if type(value) is dict:
+        for key, item in value.items():
+            if problem := _bad_text(key):
+                return _invalid(path, f"has a key that contains {problem}")
+            if found := _culprit(item, f"{path}.{key}"):
+                return found
+    elif type(value) is list or type(value) is tuple:
+        return next((found for n, item in enumerate(value) if (found := _culprit(item, f"{path}[{n}]"))), None)
+    return None
+
+
+def _bad_text(text: str) -> str | None:
+    if "\0" in text:
+        return _NUL_PROBLEM
+    return _SURROGATE_PROBLEM if _SURROGATE.search(text) else None
+
+
+def _is_too_long(number: int) -> bool:
+    try:
+        str(number)
+    except ValueError:  # Python writes, and reads, 4,300 digits
+        return True
+    return False
+
+
+def _invalid(path: str, problem: str) -> InvalidPayload:
+    """A path holds the caller's keys: cut, and escaped where a log or terminal could not show it."""
+    shown = path if len(path) <= 200 else path[:199] + "…"
+    return InvalidPayload(shown if shown.isprintable() else ascii(shown)[1:-1], problem)

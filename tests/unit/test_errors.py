@@ -1,0 +1,97 @@
+"""The error tree is a promise: codes, statuses and the drawing in the module's docstring stay as they are."""
+
+import copy
+import pickle
+import re
+
+import pytest
+
+from windlass import errors
+from windlass.errors import (
+    IdTaken,
+    InvalidJob,
+    InvalidPayload,
+    JobNotFound,
+    KeyBusy,
+    KeyReused,
+    Misconfigured,
+    WindlassError,
+)
+
+# Clients compare these: change one only with a new major version.
+CODES = {
+    "WindlassError": ("error", 500, 1, False),
+    "RequestError": ("bad_request", 400, 2, False),
+    "InvalidJob": ("invalid_job", 422, 2, False),
+    "InvalidPayload": ("invalid_payload", 422, 2, False),
+    "InvalidId": ("invalid_id", 422, 2, False),
+    "InvalidQuery": ("invalid_query", 422, 2, False),
+    "JobNotFound": ("job_not_found", 404, 4, False),
+    "NotPossible": ("not_possible", 409, 5, False),
+    "IdTaken": ("id_taken", 409, 5, False),
+    "KeyReused": ("idempotency_key_reused", 422, 2, False),
+    "KeyBusy": ("idempotency_key_busy", 409, 5, True),
+    "Unavailable": ("unavailable", 503, 6, True),
+    "Contended": ("contended", 503, 6, True),
+    "Misconfigured": ("misconfigured", 500, 3, False),
+    "InUse": ("in_use", 500, 3, False),
+    "SchemaMismatch": ("schema_mismatch", 500, 3, False),
+    "Corrupt": ("corrupt", 500, 1, False),
+}
+
+
+def tree(root: type[WindlassError]) -> list[type[WindlassError]]:
+    return [root, *(below for child in root.__subclasses__() for below in tree(child))]
+
+
+OURS = [error for error in tree(WindlassError) if error.__module__ == errors.__name__]
+
+
+def test_codes_statuses_and_exit_codes_are_stable() -> None:
+    assert {each.__name__: (each.code, each.http_status, each.exit_code, each.retryable) for each in OURS} == CODES
+
+
+def test_no_two_errors_share_a_code() -> None:
+    assert len({each.code for each in OURS}) == len(OURS)
+
+
+def test_the_docstring_draws_exactly_the_tree_there_is() -> None:
+    shape = re.compile(r"^([│├└─ ]*)([A-Z]\w+)(?: {2,}(\d{3})?|$)", re.MULTILINE)
+    drawn = [(len(lines) // 4, name, status) for lines, name, status in shape.findall(errors.__doc__ or "")]
+    expected: list[tuple[int, str]] = []
+
+    def walk(error: type[WindlassError], depth: int) -> None:
+        expected.append((depth, error.__name__))
+        for child in error.__subclasses__():
+            if child in OURS:
+                walk(child, depth + 1)
+
+    walk(WindlassError, 0)
+    assert [(depth, name) for depth, name, _ in drawn] == expected
+    for _, name, status in drawn:
+        assert not status or int(status) == getattr(errors, name).http_status
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidJob("tags[3]", "must be a text"),
+        InvalidPayload("payload.a", "is nan"),
+        JobNotFound("0198"),
+        IdTaken("0198"),
+        KeyReused("k"),
+        KeyBusy("k"),
+        Misconfigured("change X"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_survives_a_process_boundary(error: WindlassError) -> None:
+    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(twin) is type(error)
+        assert (str(twin), vars(twin)) == (str(error), vars(error))
+
+
+def test_an_invalid_job_says_field_and_problem() -> None:
+    error = InvalidJob("tags[3]", "must be a text")
+    assert str(error) == "tags[3]: must be a text"
+    assert (error.field, error.problem) == ("tags[3]", "must be a text")

@@ -1,0 +1,207 @@
+"""What fits where: the rules one by one. Whole clusters are simulated in test_placement_simulation.py."""
+
+from collections import Counter
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.model import TooWide
+from windlass.placement import Reservation, Room, Wide, fallback, fit, reserve, room, too_wide
+
+
+def wide(n: int, demand: int = 8, queue: str = "q", type_: str = "t") -> Wide:
+    return Wide(UUID(int=1000 + n), queue, type_, demand)
+
+
+def worker(
+    n: int, threads: int = 8, busy: int = 8, last: float | None = None, queues: str = "q", types: str = "t"
+) -> Room:
+    return Room(UUID(int=n), threads, busy, frozenset(queues), frozenset(types), last)
+
+
+def on(n: int, job: Wide) -> Reservation:
+    return Reservation(UUID(int=n), job.job_id, job.thread_demand)
+
+
+@pytest.mark.parametrize(
+    ("budget", "demands", "most", "fitting"),
+    [
+        (8, [], 10, 0),
+        (8, [1] * 20, 10, 8),
+        (8, [1] * 20, 5, 5),
+        (8, [4, 4, 1], 10, 2),
+        (8, [4, 5, 1], 10, 1),
+        (8, [9, 1], 10, 0),
+        (0, [1], 10, 0),
+        (-3, [1], 10, 0),
+        (8, [1], 0, 0),
+        (8, [1], -1, 0),
+    ],
+)
+def test_the_head_of_the_line_is_taken_as_far_as_it_fits(
+    budget: int, demands: list[int], most: int, fitting: int
+) -> None:
+    assert fit(budget, demands, most) == fitting
+
+
+@given(st.integers(-5, 100), st.lists(st.integers(1, 20)), st.integers(-1, 30))
+def test_what_fits_is_the_longest_prefix_within_the_budget(budget: int, demands: list[int], most: int) -> None:
+    taken = fit(budget, demands, most)
+    assert 0 <= taken <= max(0, min(most, len(demands)))
+    assert sum(demands[:taken]) <= max(0, budget)
+    if taken < min(most, len(demands)):
+        assert sum(demands[: taken + 1]) > budget
+
+
+@pytest.mark.parametrize(
+    ("threads", "busy", "reserved", "may_fill"),
+    [
+        (8, 0, None, 8),
+        (8, 3, None, 5),
+        (8, 8, None, 0),
+        (8, 9, None, 0),
+        (8, 3, 6, 0),
+        (8, 3, 5, 5),
+        (8, 7, 2, 0),
+        (8, 0, 8, 8),
+        (8, 1, 8, 0),
+    ],
+)
+def test_a_reserved_worker_takes_nothing_until_its_wide_job_fits(
+    threads: int, busy: int, reserved: int | None, may_fill: int
+) -> None:
+    assert room(threads, busy, reserved) == may_fill
+
+
+def test_a_reservation_goes_to_the_soonest_free_then_the_least_recently_used() -> None:
+    job = wide(1, demand=4)
+    assert reserve([job], [worker(1, busy=8), worker(2, busy=6), worker(3, busy=5)], []) == [on(3, job)]
+    same = [worker(1, busy=6, last=30.0), worker(2, busy=6, last=10.0), worker(3, busy=6, last=20.0)]
+    assert reserve([job], same, []) == [on(2, job)]
+    assert reserve([job], [*same, worker(4, busy=6, last=None)], []) == [on(4, job)], "never used comes first"
+    assert reserve([job], [worker(2, busy=4, last=1.0), worker(1, busy=0, last=2.0)], []) == [on(2, job)], (
+        "free is free: how much more is free does not matter"
+    )
+
+
+@pytest.mark.parametrize("other", [worker(1, threads=4, busy=0), worker(1, queues="x"), worker(1, types="x")])
+def test_a_worker_that_could_not_hold_the_job_is_never_reserved(other: Room) -> None:
+    assert reserve([wide(1)], [other], []) == []
+    assert reserve([wide(1)], [other, worker(2)], []) == [on(2, wide(1))]
+    assert reserve([wide(1)], [other], [on(1, wide(1))]) == [], "a held one that became impossible is dropped"
+
+
+def test_at_most_half_of_the_able_workers_are_reserved_and_at_least_one() -> None:
+    jobs = [wide(n) for n in range(20)]
+    for able, most in [(0, 0), (1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (10, 5)]:
+        wanted = reserve(jobs, [worker(n) for n in range(able)], [])
+        assert [reservation.job_id for reservation in wanted] == [job.job_id for job in jobs[:most]], "by rank"
+        again = reserve(jobs, [worker(n) for n in range(able)], wanted)
+        assert again == wanted
+
+
+def test_a_held_reservation_stays_while_it_is_valid_even_if_a_better_worker_appears() -> None:
+    job = wide(1)
+    workers = [worker(1, busy=3), worker(2, busy=0), worker(3, busy=0), worker(4, busy=0)]
+    assert reserve([wide(0), job], workers, [on(1, job)]) == [on(1, job), on(2, wide(0))]
+
+
+def test_a_reservation_of_a_job_that_started_or_a_worker_that_left_is_dropped() -> None:
+    assert reserve([], [worker(1)], [on(1, wide(1))]) == []
+    assert reserve([wide(2)], [worker(1)], [on(1, wide(1))]) == [on(1, wide(2))], "and its worker is free for the next"
+    assert reserve([wide(1)], [worker(2)], [on(1, wide(1))]) == [on(2, wide(1))]
+
+
+def test_of_two_reservations_on_one_worker_the_one_of_the_lower_rank_stays() -> None:
+    held = [on(1, wide(2)), on(1, wide(1))]
+    assert reserve([wide(1), wide(2)], [worker(1), worker(2)], held) == [on(1, wide(1))]
+
+
+def test_a_job_whose_demand_changed_has_its_reservation_follow() -> None:
+    assert reserve([wide(1, demand=3)], [worker(1)], [on(1, wide(1, demand=8))]) == [on(1, wide(1, demand=3))]
+
+
+def test_a_job_that_must_wait_for_its_half_is_not_overtaken_for_ever_by_those_behind_it() -> None:
+    """Three of the four workers that could hold it are promised to smaller jobs, and smaller ones keep coming behind it."""
+    big = wide(0, demand=16)
+    workers = [worker(n, threads=16, busy=16) for n in range(4)] + [worker(n, busy=8) for n in range(4, 20)]
+    waiting = [*(wide(n + 1) for n in range(3)), big]
+    held = [on(n, waiting[n]) for n in range(3)]
+    for turn in range(3):
+        waiting += [wide(100 + 10 * turn + n) for n in range(10)]
+        held = reserve(waiting, workers, held)
+        if any(reservation.job_id == big.job_id for reservation in held):
+            break
+        started = next(reservation.job_id for reservation in held if reservation.worker_id == UUID(int=turn))
+        waiting = [job for job in waiting if job.job_id != started]
+    assert big.job_id in {reservation.job_id for reservation in held}
+
+
+rooms = st.builds(
+    worker,
+    st.integers(0, 12),
+    threads=st.integers(1, 16),
+    busy=st.integers(0, 16),
+    last=st.none() | st.floats(0, 1e6),
+    queues=st.sampled_from(["q", "r", "qr"]),
+    types=st.sampled_from(["t", "u", "tu"]),
+)
+clusters = st.lists(rooms, max_size=12, unique_by=lambda each: each.worker_id)
+wides = st.builds(wide, st.integers(0, 12), st.integers(1, 16), st.sampled_from("qr"), st.sampled_from("tu"))
+lines = st.lists(wides, max_size=15, unique_by=lambda each: each.job_id)
+helds = st.lists(st.builds(on, st.integers(0, 5), wides), max_size=10)
+
+
+def could_hold(each: Room, job: Wide) -> bool:
+    return each.threads >= job.thread_demand and job.queue in each.queues and job.type in each.types
+
+
+@given(lines, clusters, helds)
+def test_every_set_of_reservations_keeps_the_rules(
+    waiting: list[Wide], workers: list[Room], held: list[Reservation]
+) -> None:
+    wanted = reserve(waiting, workers, held)
+    jobs = {job.job_id: job for job in waiting}
+    by_id = {each.worker_id: each for each in workers}
+    assert all(count == 1 for count in Counter(each.worker_id for each in wanted).values())
+    assert all(count == 1 for count in Counter(each.job_id for each in wanted).values())
+    pairs = {(each.worker_id, each.job_id) for each in held}
+    taken = {each.worker_id for each in wanted}
+    for each in wanted:
+        assert could_hold(by_id[each.worker_id], jobs[each.job_id])
+        assert each.threads == jobs[each.job_id].thread_demand
+        if (each.worker_id, each.job_id) not in pairs:
+            able = {it.worker_id for it in workers if could_hold(it, jobs[each.job_id])}
+            # The last one reserved for this shape saw at most half; those after it are of other shapes.
+            earlier = {it.worker_id for it in wanted[: wanted.index(each) + 1]}
+            assert len(able & earlier) <= max(1, len(able) // 2)
+    first = next((job for job in waiting if any(could_hold(it, job) for it in workers)), None)
+    if first is not None and not held:
+        assert first.job_id in {each.job_id for each in wanted}, "the first in line is always served"
+    assert reserve(waiting, workers, wanted)[: len(wanted)] == sorted(
+        wanted, key=lambda each: [job.job_id for job in waiting].index(each.job_id)
+    ), "asking again keeps them all"
+    assert taken <= set(by_id)
+
+
+@pytest.mark.parametrize(
+    ("demand", "workers", "verdict"),
+    [
+        (9, [worker(1), worker(2, threads=4)], True),
+        (8, [worker(1), worker(2, threads=4)], False),
+        (9, [], False),
+        (9, [worker(1, queues="x")], False),
+        (9, [worker(1, types="x")], False),
+        (9, [worker(1), worker(2, threads=16, queues="x")], True),
+        (9, [worker(1), worker(2, threads=16, types="x")], True),
+        (1, [worker(1, threads=0)], False),
+    ],
+)
+@pytest.mark.parametrize("if_too_wide", ["narrow", "wait", "fail"])
+def test_a_job_is_too_wide_only_if_workers_serve_it_and_none_is_wide_enough(
+    demand: int, workers: list[Room], verdict: bool, if_too_wide: TooWide
+) -> None:
+    assert too_wide(demand, "q", "t", workers) is verdict
+    assert fallback(wide(1, demand), if_too_wide, workers) == (if_too_wide if verdict else None)
