@@ -1,0 +1,97 @@
+"""What a worker does with jobs: claim, settle, release, find strays. Steps 4 and 7 of a job's path.
+
+A claim hands out no job twice. Every write after it is fenced by (job, attempt, token, worker): a settlement of a
+lease that was lost changes nothing and is reported.
+"""
+
+import time
+from collections.abc import Collection, Iterable
+from typing import Final
+from uuid import UUID, uuid4
+
+from windlass.errors import WindlassError
+from windlass.lifecycle import Released, Settlement, settle
+from windlass.model import Lease, Status
+from windlass.store.floors import Floors
+from windlass.store.postgres import Postgres
+from windlass.store.protocol import Ask, Receipt
+
+_LOWEST: Final = -(2**63)
+_STATUSES: Final = {status.value: status for status in Status}
+
+
+class Claims:
+    """One worker's way to the store: it remembers that worker's floors."""
+
+    def __init__(self, postgres: Postgres) -> None:
+        self._postgres = postgres
+        self._floors: Floors[tuple[str, int], int] = Floors()
+
+    def look_afresh(self) -> None:
+        """Make the next claim a full look: after a wake-up, a pause or a release."""
+        self._floors.forget()
+
+    async def claim(self, ask: Ask) -> list[Lease]:
+        """Take ready jobs, lowest rank first, while they fit. One wide job at the head may end the answer early:
+        what is left of the budget can be asked for again."""
+        began_s = time.monotonic()
+        floors = {key: floor for key, floor in self._floors.at(began_s).items() if key[1] <= ask.free}
+        looks = floors or {(queue, demand): _LOWEST for queue in ask.queues for demand in range(1, ask.free + 1)}
+        budget = ask.free if ask.budget is None else ask.budget
+        try:
+            rows = await self._postgres.fetch(
+                "claim", ask.worker_id, uuid4(), [queue for queue, _ in looks], [demand for _, demand in looks],
+                list(looks.values()), ask.types, budget, ask.busy, ask.most,
+            )  # fmt: skip
+        except WindlassError:
+            self._floors.forget()
+            raise
+        leases = [Lease._make(row) for row in rows]
+        self._learn(ask, budget, leases, full=not floors, began_s=began_s)
+        orphans = [lease for lease in leases if lease.payload is None]
+        if orphans:
+            # A job row is out of sight for a moment while its partition is removed: such a job goes back.
+            await self.release(orphans)
+            return [lease for lease in leases if lease.payload is not None]
+        return leases
+
+    def _learn(self, ask: Ask, budget: int, leases: list[Lease], *, full: bool, began_s: float) -> None:
+        if len(leases) < ask.most and sum(lease.threads for lease in leases) < budget:
+            self._floors.forget()  # came back short
+            return
+        seen = (((lease.queue, lease.threads), lease.rank) for lease in leases)
+        self._floors.learn(seen, full=full, began_s=began_s, ended_s=time.monotonic())
+
+    async def settle(self, settlements: Iterable[Settlement]) -> Receipt:
+        """Write what became of attempts, in one round trip. Safe to repeat when the answer was lost."""
+        batch = sorted(settlements)  # by job id: two batches lock in the same order
+        if not batch:
+            return Receipt({})
+        rows = await self._postgres.fetch("settle", *zip(*batch, strict=True))
+        moved = {job_id: _STATUSES[status] for job_id, status in rows}
+        if len(moved) == len(batch):
+            return Receipt(moved)
+        return await self._read_back(moved, [s for s in batch if s.job_id not in moved])
+
+    async def _read_back(self, moved: dict[UUID, Status], left: list[Settlement]) -> Receipt:
+        written = zip(*((s.job_id, s.attempt, s.token, s.status, s.ended, s.fingerprint) for s in left), strict=True)
+        repeated = frozenset(row["job_id"] for row in await self._postgres.fetch("settled_by", *written))
+        return Receipt(moved, repeated, frozenset(s.job_id for s in left) - repeated)
+
+    async def release(self, leases: Iterable[Lease]) -> Receipt:
+        """Give jobs back untouched: they keep their rank and burn nothing."""
+        self._floors.forget()
+        return await self.settle([settle(lease, Released(), jitter=0) for lease in leases])
+
+    async def give_back_strays(
+        self, worker_id: UUID, held: Collection[UUID], *, older_than_s: float = 5.0
+    ) -> list[UUID]:
+        """Release running rows of this worker that it does not hold: claims whose answer was lost."""
+        rows = await self._postgres.fetch("strays", worker_id, older_than_s, list(held))
+        if not rows:
+            return []
+        return list((await self.release([Lease._make(row) for row in rows])).moved)
+
+    async def cancel_requests(self, worker_id: UUID) -> dict[UUID, UUID]:
+        """The jobs of this worker that were asked to cancel, with their tokens."""
+        return {row["job_id"]: row["token"] for row in await self._postgres.fetch("cancel_requests", worker_id)}

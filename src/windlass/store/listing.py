@@ -1,0 +1,157 @@
+"""Lists of jobs: which ids belong on a page, found by SQL built from fixed pieces with every value bound.
+
+Every list runs newest job first by id, so a job keeps its place while it moves between tables. One branch per table
+the wanted jobs can sit in, each walking its own index downwards, merged at the top: no list sorts or counts a table.
+A filter without an index of its own could walk for ever past jobs that do not match; such a page looks `SCAN` jobs
+far and may come back short, with a cursor to go on from.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from windlass.errors import InvalidQuery
+from windlass.model import FINISHED, Status
+from windlass.store.ids import least_at
+from windlass.store.protocol import JobQuery
+
+SCAN: Final = 20_000
+page_max: Final = 200
+_OUTCOMES: Final = ("outcome", "outcome_kept")
+_TAGS: Final = ("tag", "tag_kept")
+_FIRST: Final = UUID(int=0)
+_LAST: Final = UUID(int=2**128 - 1)
+
+
+def id_range(query: JobQuery) -> tuple[UUID, UUID]:
+    """The ids that can be on a page: from the first (included) to the second (not). Refuses what cannot be asked."""
+    if not 1 <= query.limit <= page_max:
+        raise InvalidQuery(f"limit: must be from 1 to {page_max}")
+    low = _FIRST if query.created_after is None else _moment("created_after", query.created_after)
+    high = _LAST if query.created_before is None else _moment("created_before", query.created_before)
+    try:
+        return low, high if query.cursor is None else min(high, UUID(query.cursor))
+    except ValueError:
+        raise InvalidQuery("cursor: must be the next_cursor of an earlier page") from None
+
+
+def _moment(field: str, moment: datetime) -> UUID:
+    if moment.utcoffset() is None:
+        raise InvalidQuery(f"{field}: must be a moment with a time zone")
+    return least_at(max(0.0, moment.timestamp()))
+
+
+class Equals(NamedTuple):
+    """A condition on a column; the value is bound where the condition is written down."""
+
+    column: str
+    value: str
+
+
+Condition = Equals | str
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One table to look in, the conditions an index of it answers, and those it has to walk for."""
+
+    table: str
+    indexed: tuple[Condition, ...] = ()
+    walked: tuple[Condition, ...] = ()
+
+
+# As the statements of views.sql show it: `known` is theirs.
+_SHOWN_HELD: Final = (
+    "(exists (select from windlass.queue q where q.name = t.queue and q.paused)"
+    " or coalesce(t.type <> all ((select k.types from known k)::text[]), false))"
+)
+
+
+def branches(query: JobQuery) -> list[Branch]:
+    """Where the wanted jobs can be."""
+    statuses = frozenset(query.statuses) or frozenset(Status)
+    given = (("type", query.type), ("queue", query.queue))
+    filters = tuple(Equals(column, value) for column, value in given if value is not None)
+    found = [
+        Branch(status.value, walked=filters)
+        for status in (Status.SCHEDULED, Status.HELD, Status.RUNNING)
+        if status in statuses
+    ]
+    if {Status.READY, Status.HELD} <= statuses:
+        found.append(Branch("ready", walked=filters))
+    elif Status.READY in statuses:
+        found.append(Branch("ready", walked=(*filters, f"not {_SHOWN_HELD}")))
+    elif Status.HELD in statuses:
+        found.append(Branch("ready", walked=(*filters, _SHOWN_HELD)))
+    if statuses >= FINISHED:
+        return found + [Branch(table, filters[:1], filters[1:]) for table in _OUTCOMES]
+    return found + [branch for status in sorted(statuses & FINISHED) for branch in _finished(status, filters)]
+
+
+def _finished(status: Status, filters: tuple[Equals, ...]) -> list[Branch]:
+    # Written out, not bound: a partial index is used only where its condition can be read in the text.
+    is_status = f"t.status = '{status.value}'"
+    indexed: tuple[Condition, ...]
+    walked: tuple[Condition, ...]
+    if status is Status.COMPLETED:  # most of their table, so without an index of their own
+        indexed, walked = filters[:1], (is_status, *filters[1:])
+    else:
+        indexed, walked = (is_status, *filters[:1]), filters[1:]
+    return [Branch(table, indexed, walked) for table in _OUTCOMES]
+
+
+class Search:
+    """Writes the SQL of one query; `args` are its values so far."""
+
+    def __init__(self, query: JobQuery) -> None:
+        self.args: list[Any] = []
+        self._query = query
+        self._branches = branches(query)
+        self._low, self._high = id_range(query)
+
+    def bound(self) -> str | None:
+        """SQL for the id this page may not look below, if some branch has to walk."""
+        walks = [self._select(b.table, b.indexed) for b in self._branches if b.walked]
+        if self._query.tag is not None:
+            walks = [self._select(table, (Equals("tag", self._query.tag),)) for table in _TAGS]
+        if not walks:
+            return None
+        ends = " union all ".join(f"(select ({walk} offset {SCAN} limit 1) as id)" for walk in walks)
+        return f"select e.id from ({ends}) e where e.id is not null order by e.id desc limit 1"
+
+    def page(self, bound: UUID | None) -> str:
+        """SQL for the ids of the page, newest first, and one more to tell whether others follow."""
+        self._low = bound or self._low
+        if self._query.tag is None:
+            parts = [self._select(b.table, b.indexed + b.walked) for b in self._branches]
+        else:
+            sits = " or ".join(self._exists(branch) for branch in self._branches)
+            tagged: tuple[Condition, ...] = (Equals("tag", self._query.tag), f"({sits})")
+            parts = [self._select(table, tagged, "g") for table in _TAGS]
+        limit = self._bind(self._query.limit + 1, "integer")
+        merged = " union all ".join(f"({part} limit {limit})" for part in parts)
+        return f"select p.job_id from ({merged}) p order by p.job_id desc limit {limit}"
+
+    def _select(self, table: str, conditions: tuple[Condition, ...], row: str = "t") -> str:
+        low, high = self._bind(self._low, "uuid"), self._bind(self._high, "uuid")
+        where = self._where(f"{row}.job_id >= {low} and {row}.job_id < {high}", conditions, row)
+        return f"select {row}.job_id from windlass.{table} {row} where {where} order by {row}.job_id desc"
+
+    def _exists(self, branch: Branch) -> str:
+        where = self._where("t.job_id = g.job_id", branch.indexed + branch.walked, "t")
+        return f"exists (select from windlass.{branch.table} t where {where})"
+
+    def _where(self, first: str, conditions: tuple[Condition, ...], row: str) -> str:
+        written = [
+            condition
+            if isinstance(condition, str)
+            else f"{row}.{condition.column} = {self._bind(condition.value, 'text')}"
+            for condition in conditions
+        ]
+        return " and ".join([first, *written])
+
+    def _bind(self, value: Any, kind: str) -> str:
+        if value not in self.args:
+            self.args.append(value)
+        return f"${self.args.index(value) + 1}::{kind}"

@@ -1,0 +1,198 @@
+-- What callers do to jobs. Each statement is a whole move: all of it or nothing.
+
+-- name: enqueue
+-- Store jobs and make them ready or scheduled. Guard: the id; a repeated id stores nothing and is not returned.
+-- rank = time ready − priority × head start, plus the place in the batch so that a batch keeps its order.
+with new as (
+  select n.* from unnest(
+    $1::uuid[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::smallint[], $7::text[], $8::integer[],
+    $9::double precision[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::timestamptz[],
+    $16::double precision[]
+  ) as n (id, type, name, queue, priority, thread_demand, payload, max_attempts, timeout_s, retry, tags,
+    idempotency_key, if_too_wide, trace, scheduled_at, delay_s)
+), stored as (
+  insert into windlass.job (id, type, name, queue, priority, thread_demand, payload, max_attempts, timeout_s, retry,
+    tags, idempotency_key, if_too_wide, trace, scheduled_at, created_at)
+  select n.id, n.type, n.name, n.queue, n.priority, n.thread_demand, n.payload::json, n.max_attempts, n.timeout_s,
+    n.retry::json, case when n.tags is not null then array(select json_array_elements_text(n.tags::json)) end,
+    n.idempotency_key, n.if_too_wide, n.trace,
+    case when n.delay_s > 0 then now() + make_interval(secs => n.delay_s) else n.scheduled_at end, now()
+  from new n
+  on conflict (id) do nothing
+  returning id, type, queue, priority, thread_demand, scheduled_at, tags
+), placed as (
+  select s.*, greatest(s.scheduled_at, now()) as ready_at, coalesce(s.scheduled_at > now(), false) as later,
+    windlass.microseconds(greatest(s.scheduled_at, now())) + row_number() over ()
+      - (s.priority * $17::double precision * 1000000)::bigint as rank
+  from stored s
+), readied as (
+  insert into windlass.ready (job_id, rank, ready_at, attempt, failures, thread_demand, suspect, queue, type)
+  select p.id, p.rank, p.ready_at, 0, 0, p.thread_demand, false, p.queue, p.type from placed p where not p.later
+), delayed as (
+  insert into windlass.scheduled (job_id, rank, ready_at, attempt, failures, thread_demand, suspect, queue, type)
+  select p.id, p.rank, p.ready_at, 0, 0, p.thread_demand, false, p.queue, p.type from placed p where p.later
+), tagged as (
+  insert into windlass.tag (tag, job_id) select unnest(p.tags), p.id from placed p where p.tags is not null
+), counted as (
+  insert into windlass.counter (status, queue, type, n)
+  select case when p.later then 'scheduled' else 'ready' end, p.queue, p.type, count(*)
+  from placed p group by 1, p.queue, p.type
+)
+select p.id from placed p;
+
+-- name: enqueue_keys
+-- Take idempotency keys for new jobs. Guard: the key. The caller sorts by key: unsorted batches deadlock. Keys that
+-- are not returned were taken; who has them is read by another statement, whose snapshot can see the winner.
+insert into windlass.idempotency (key, job_id, fingerprint, created_at)
+select n.key, n.job_id, n.fingerprint, now()
+from unnest($1::text[], $2::uuid[], $3::bytea[]) as n (key, job_id, fingerprint)
+on conflict (key) do nothing
+returning key;
+
+-- name: key_holders
+select key, job_id, fingerprint from windlass.idempotency where key = any ($1::text[]);
+
+-- name: stored_bodies
+-- What is stored under ids that a caller repeats, to tell a repetition from a collision.
+select id, type, queue, payload from windlass.job where id = any ($1::uuid[])
+union all
+select id, type, queue, payload from windlass.job_kept where id = any ($1::uuid[]);
+
+-- name: cancel
+-- Cancel waiting jobs; ask the workers of running ones. Guard: whoever deletes the row owns the move. The caller
+-- sorts the ids. Returns where each job now is; a job that was just moving is in neither and must be looked for again.
+with asked as (
+  select unnest($1::uuid[]) as job_id
+), from_scheduled as (
+  delete from windlass.scheduled t using asked a where t.job_id = a.job_id
+  returning t.job_id, t.ready_at, t.attempt, t.failures, t.queue, t.type
+), from_held as (
+  delete from windlass.held t using asked a where t.job_id = a.job_id
+  returning t.job_id, t.ready_at, t.attempt, t.failures, t.queue, t.type
+), from_ready as (
+  delete from windlass.ready t using asked a where t.job_id = a.job_id
+  returning t.job_id, t.ready_at, t.attempt, t.failures, t.queue, t.type
+), gone as (
+  select 'scheduled' as status, s.* from from_scheduled s
+  union all select 'held', h.* from from_held h
+  union all select 'ready', r.* from from_ready r
+), running as (
+  update windlass.running t set cancel_requested = true from asked a where t.job_id = a.job_id
+  returning t.job_id, t.worker_id
+), finished as (
+  insert into windlass.outcome (job_id, ready_at, finished_at, attempt, failures, status, queue, type, error)
+  select g.job_id, g.ready_at, now(), g.attempt, g.failures, 'cancelled', g.queue, g.type, $2::text::json
+  from gone g where g.job_id >= (select h.id from windlass.horizon h)
+  on conflict do nothing
+), finished_kept as (
+  insert into windlass.outcome_kept (job_id, ready_at, finished_at, attempt, failures, status, queue, type, error)
+  select g.job_id, g.ready_at, now(), g.attempt, g.failures, 'cancelled', g.queue, g.type, $2::text::json
+  from gone g where g.job_id < (select h.id from windlass.horizon h)
+  on conflict do nothing
+), counted as (
+  insert into windlass.counter (status, queue, type, n)
+  select case side.sign when 1 then 'cancelled' else g.status end, g.queue, g.type, side.sign * count(*)
+  from gone g cross join (values (-1), (1)) as side (sign)
+  group by 1, g.queue, g.type, side.sign
+)
+select g.job_id, 'cancelled' as status, null::uuid as worker_id from gone g
+union all
+select r.job_id, 'running', r.worker_id from running r;
+
+-- name: retry
+-- Make finished jobs ready again: the old outcome goes to attempt, failures begin anew. Guard: whoever deletes the
+-- outcome owns the move, so of two retries at once one finds nothing. The caller sorts the ids. A job whose partition
+-- is going takes its job row along.
+with asked as (
+  select unnest($1::uuid[]) as job_id
+), from_outcome as (
+  delete from windlass.outcome o using asked a where o.job_id = a.job_id returning o.*
+), from_kept as (
+  delete from windlass.outcome_kept o using asked a where o.job_id = a.job_id returning o.*
+), gone as (
+  select * from from_outcome union all select * from from_kept
+), recorded as (
+  insert into windlass.attempt (job_id, attempt, started_at, ended_at, status, worker_id, token, result, error,
+    fingerprint, log)
+  select g.job_id, g.attempt, g.started_at, g.finished_at, g.status, g.worker_id, g.token, g.result, g.error,
+    g.fingerprint, g.log
+  from gone g where g.job_id >= (select h.id from windlass.horizon h)
+), recorded_kept as (
+  insert into windlass.attempt_kept (job_id, attempt, started_at, ended_at, status, worker_id, token, result, error,
+    fingerprint, log)
+  select g.job_id, g.attempt, g.started_at, g.finished_at, g.status, g.worker_id, g.token, g.result, g.error,
+    g.fingerprint, g.log
+  from gone g where g.job_id < (select h.id from windlass.horizon h)
+), leaving as (
+  delete from windlass.job j using gone g
+  where j.id = g.job_id and j.id < (select h.id from windlass.horizon h)
+  returning j.*
+), kept as (
+  insert into windlass.job_kept select * from leaving on conflict do nothing
+), readied as (
+  insert into windlass.ready (job_id, rank, ready_at, attempt, failures, thread_demand, suspect, queue, type)
+  select g.job_id, windlass.microseconds(now()) - (j.priority * $2::double precision * 1000000)::bigint, now(),
+    g.attempt, 0, j.thread_demand, false, g.queue, g.type
+  from gone g
+  cross join lateral (
+    select priority, thread_demand from windlass.job where id = g.job_id
+    union all
+    select priority, thread_demand from windlass.job_kept where id = g.job_id
+    limit 1
+  ) j
+  on conflict do nothing
+  returning job_id
+), counted as (
+  insert into windlass.counter (status, queue, type, n)
+  select case side.sign when 1 then 'ready' else g.status end, g.queue, g.type, side.sign * count(*)
+  from gone g cross join (values (-1), (1)) as side (sign)
+  group by 1, g.queue, g.type, side.sign
+)
+select r.job_id, 'ready' as status, null::uuid as worker_id from readied r;
+
+-- name: run_now
+-- Make scheduled or held jobs ready at once; they keep their priority's head start. Guard: as cancel.
+with asked as (
+  select unnest($1::uuid[]) as job_id
+), from_scheduled as (
+  delete from windlass.scheduled t using asked a where t.job_id = a.job_id
+  returning t.job_id, t.rank, t.ready_at, t.attempt, t.failures, t.thread_demand, t.suspect, t.queue, t.type, t.crashed_at
+), from_held as (
+  delete from windlass.held t using asked a where t.job_id = a.job_id
+  returning t.job_id, t.rank, t.ready_at, t.attempt, t.failures, t.thread_demand, t.suspect, t.queue, t.type, t.crashed_at
+), gone as (
+  select 'scheduled' as status, s.* from from_scheduled s
+  union all select 'held', h.* from from_held h
+), readied as (
+  insert into windlass.ready (job_id, rank, ready_at, attempt, failures, thread_demand, suspect, queue, type, crashed_at)
+  select g.job_id, g.rank + windlass.microseconds(now()) - windlass.microseconds(g.ready_at), now(), g.attempt,
+    g.failures, g.thread_demand, g.suspect, g.queue, g.type, g.crashed_at
+  from gone g
+  on conflict do nothing
+  returning job_id
+), counted as (
+  insert into windlass.counter (status, queue, type, n)
+  select case side.sign when 1 then 'ready' else g.status end, g.queue, g.type, side.sign * count(*)
+  from gone g cross join (values (-1), (1)) as side (sign)
+  group by 1, g.queue, g.type, side.sign
+)
+select r.job_id, 'ready' as status, null::uuid as worker_id from readied r;
+
+-- name: whereabouts
+-- The table each job sits in, for jobs an action did not find; null: its job row exists but it is moving right now.
+select k.id as job_id, coalesce(
+  (select 'scheduled' from windlass.scheduled t where t.job_id = k.id),
+  (select 'held' from windlass.held t where t.job_id = k.id),
+  (select 'ready' from windlass.ready t where t.job_id = k.id),
+  (select 'running' from windlass.running t where t.job_id = k.id),
+  (select o.status from windlass.outcome o where o.job_id = k.id),
+  (select o.status from windlass.outcome_kept o where o.job_id = k.id)
+) as status
+from (
+  select id from windlass.job where id = any ($1::uuid[])
+  union all select id from windlass.job_kept where id = any ($1::uuid[])
+) k;
+
+-- name: set_paused
+insert into windlass.queue (name, paused) values ($1, $2)
+on conflict (name) do update set paused = excluded.paused;

@@ -1,0 +1,133 @@
+-- What people look at. Reads only; lists run newest job first by id, so that a job keeps its place while it moves.
+-- A ready job is shown as held while its queue is paused, or while workers live and none of them knows its type.
+
+-- name: known
+-- The types some live worker knows; null while none lives. The first part of `jobs` and of every list.
+with known as materialized (
+  select array_agg(distinct t.type) as types
+  from windlass.worker w cross join unnest(w.types) as t (type)
+  where w.died_at is null and w.lease_until > now()
+)
+
+-- name: jobs
+-- Jobs wherever they are, newest first; {page} is the SQL of their ids. Primary keys only.
+, page as materialized (
+  {page}
+), place as (
+  select s.job_id, 'scheduled' as status, null as reason, s.attempt, s.failures, s.ready_at,
+    null::timestamptz as started_at, null::timestamptz as finished_at, null::uuid as worker_id,
+    null::smallint as threads_granted, false as cancel_requested, null::json as result, null::json as error
+  from page p join windlass.scheduled s on s.job_id = p.job_id
+  union all
+  select h.job_id, 'held', h.reason, h.attempt, h.failures, h.ready_at, null, null, null, null, false, null, null
+  from page p join windlass.held h on h.job_id = p.job_id
+  union all
+  select r.job_id, case when why.reason is null then 'ready' else 'held' end, why.reason, r.attempt, r.failures,
+    r.ready_at, null, null, null, null, false, null, null
+  from page p join windlass.ready r on r.job_id = p.job_id cross join known k cross join lateral (
+    select case when exists (select from windlass.queue q where q.name = r.queue and q.paused) then 'queue paused'
+                when r.type <> all (k.types) then 'unknown type' end as reason
+  ) why
+  union all
+  select r.job_id, 'running', null, r.attempt, r.failures, r.ready_at, r.claimed_at, null, r.worker_id,
+    r.thread_demand, r.cancel_requested, null, null
+  from page p join windlass.running r on r.job_id = p.job_id
+  union all
+  select o.job_id, o.status, null, o.attempt, o.failures, o.ready_at, o.started_at, o.finished_at, o.worker_id,
+    o.threads, false, o.result, o.error
+  from page p join windlass.outcome o on o.job_id = p.job_id
+  union all
+  select o.job_id, o.status, null, o.attempt, o.failures, o.ready_at, o.started_at, o.finished_at, o.worker_id,
+    o.threads, false, o.result, o.error
+  from page p join windlass.outcome_kept o on o.job_id = p.job_id
+)
+select j.id, j.type, l.status, l.reason, j.name, j.queue, j.priority, j.thread_demand, l.threads_granted,
+  j.max_attempts, j.timeout_s, j.tags, j.idempotency_key, j.created_at, j.scheduled_at, l.ready_at, l.started_at,
+  l.finished_at, l.attempt, l.failures, l.worker_id, l.cancel_requested, l.result, l.error,
+  date_part('epoch', l.started_at - l.ready_at) as queue_s,
+  date_part('epoch', l.finished_at - l.started_at) as execution_s,
+  date_part('epoch', l.finished_at - j.created_at) as total_s,
+  j.payload
+from page p
+join place l on l.job_id = p.job_id
+cross join lateral (
+  select * from windlass.job where id = p.job_id
+  union all select * from windlass.job_kept where id = p.job_id
+) j
+order by p.job_id desc;
+
+-- name: attempts
+-- What is kept of a job's earlier attempts, oldest first. Index: attempt_job.
+select a.attempt, a.status, a.worker_id, a.token, a.started_at, a.ended_at, a.error, a.log
+from windlass.attempt a where a.job_id = $1
+union all
+select a.attempt, a.status, a.worker_id, a.token, a.started_at, a.ended_at, a.error, a.log
+from windlass.attempt_kept a where a.job_id = $1
+union all
+select o.attempt, o.status, o.worker_id, o.token, o.started_at, o.finished_at, o.error, o.log
+from windlass.outcome o where o.job_id = $1 and o.started_at is not null
+union all
+select o.attempt, o.status, o.worker_id, o.token, o.started_at, o.finished_at, o.error, o.log
+from windlass.outcome_kept o where o.job_id = $1 and o.started_at is not null
+order by attempt, ended_at;
+
+-- name: counts
+-- Exact counts: the last fold, and what came since. Under a held snapshot folded rows are still in the way, so reading
+-- starts where the fold ended; unless the database was restored elsewhere, where transaction numbers begin anew.
+with last as (
+  select coalesce(max(t.horizon), '0'::xid8) as horizon from windlass.tally t
+), start as (
+  select case when l.horizon <= pg_snapshot_xmax(pg_current_snapshot()) then l.horizon else '0'::xid8 end as xid from last l
+), known as (
+  select array_agg(distinct t.type) as types
+  from windlass.worker w cross join unnest(w.types) as t (type)
+  where w.died_at is null and w.lease_until > now()
+), summed as (
+  select c.status, c.queue, c.type, sum(c.n)::bigint as n
+  from (
+    select t.status, t.queue, t.type, t.n from windlass.tally t where t.horizon >= (select horizon from last)
+    union all
+    select c.status, c.queue, c.type, c.n from windlass.counter c where c.xid >= (select xid from start)
+  ) c
+  group by c.status, c.queue, c.type
+)
+select case when s.status = 'ready' and (coalesce(q.paused, false) or s.type <> all (k.types)) then 'held' else s.status end
+    as status, s.queue, s.type, s.n
+from summed s cross join known k left join windlass.queue q on q.name = s.queue
+where s.n <> 0;
+
+-- name: queues
+-- Every queue that has settings, and every one given, with the age of the oldest among those first in line.
+-- Index: ready_claim, one probe per queue and demand in use.
+with recursive named as (
+  select unnest($1::text[]) as name union select name from windlass.queue
+), demand (name, demand) as (
+  select n.name, (select min(r.thread_demand) from windlass.ready r where r.queue = n.name) from named n
+  union all
+  select d.name, (select min(r.thread_demand) from windlass.ready r where r.queue = d.name and r.thread_demand > d.demand)
+  from demand d where d.demand is not null
+)
+select n.name, coalesce(q.paused, false) as paused,
+  (select date_part('epoch', now() - min(head.ready_at))
+   from demand d cross join lateral (
+     select r.ready_at from windlass.ready r
+     where r.queue = n.name and r.thread_demand = d.demand order by r.rank limit 100
+   ) head
+   where d.name = n.name and d.demand is not null) as oldest_age_s
+from named n left join windlass.queue q on q.name = n.name
+order by n.name;
+
+-- name: workers
+select w.id, w.name, w.threads, coalesce(r.threads, 0)::integer as busy_threads, coalesce(r.jobs, 0)::integer as jobs,
+  w.queues, w.types, w.supervisor_id, w.started_at, w.renewed_at,
+  date_part('epoch', w.lease_until - now()) as lease_left_s, w.draining, w.died_at, r.last_claim_at, v.job_id as reserved_for
+from windlass.worker w
+left join (
+  select r.worker_id, sum(r.thread_demand) as threads, count(*) as jobs, max(r.claimed_at) as last_claim_at
+  from windlass.running r group by r.worker_id
+) r on r.worker_id = w.id
+left join windlass.reservation v on v.worker_id = w.id and v.expires_at > now()
+order by w.died_at nulls first, w.started_at, w.id;
+
+-- name: check
+select * from windlass."check";

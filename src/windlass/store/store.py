@@ -1,0 +1,36 @@
+"""The four slices over one pool, and the way in: `open_store`."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from windlass.config import StoreConfig
+from windlass.store import migrate
+from windlass.store.claims import Claims
+from windlass.store.intake import Intake
+from windlass.store.postgres import Postgres, open_postgres
+from windlass.store.upkeep import Upkeep
+from windlass.store.views import Views
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The four slices over one pool."""
+
+    postgres: Postgres
+    intake: Intake
+    upkeep: Upkeep
+    views: Views
+
+    def claims(self) -> Claims:
+        """A worker's own slice: it remembers where that worker looks."""
+        return Claims(self.postgres)
+
+
+@asynccontextmanager
+async def open_store(config: StoreConfig) -> AsyncIterator[Store]:
+    """Connect, refuse a schema that does not fit this code, and offer the slices."""
+    async with open_postgres(config) as postgres:
+        async with postgres.connection() as connection:
+            await migrate.check(connection, config.schema)
+        yield Store(postgres, Intake(postgres), Upkeep(postgres), Views(postgres))

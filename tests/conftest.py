@@ -1,0 +1,76 @@
+"""Real parts for every test: one embedded PostgreSQL a run, a fresh database cloned from a migrated template a test."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from tests.factory import Rig
+from windlass.config import StoreConfig
+from windlass.embedded.postgres import EmbeddedPostgres
+from windlass.store import migrate
+from windlass.store.store import Store, open_store
+
+_TEMPLATE = "windlass_template"
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """The server for tests that do not kill it. fsync is off: no test here pulls the plug (tests/faults has its own)."""
+    folder: Path = tmp_path_factory.mktemp("postgres")
+    with EmbeddedPostgres(folder, settings={"fsync": "off", "max_connections": "300"}) as server:
+        asyncio.run(_make_template(server.url))
+        yield server
+
+
+async def _make_template(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    await connection.execute(f"create database {_TEMPLATE}")
+    await connection.close()
+    connection = await asyncpg.connect(database_url(url, _TEMPLATE))
+    await migrate.upgrade(connection)
+    await connection.close()
+
+
+def database_url(server_url: str, database: str) -> str:
+    return server_url.replace("/windlass?", f"/{database}?", 1)
+
+
+@pytest.fixture
+async def url(postgres_server: EmbeddedPostgres) -> AsyncIterator[str]:
+    """A database of this test's own, migrated and empty."""
+    name = f"test_{uuid4().hex[:12]}"
+    admin = await asyncpg.connect(postgres_server.url)
+    await admin.execute(f"create database {name} template {_TEMPLATE} strategy file_copy")
+    yield database_url(postgres_server.url, name)
+    await admin.execute(f"drop database {name} with (force)")
+    await admin.close()
+
+
+@pytest.fixture
+def config(url: str) -> StoreConfig:
+    return StoreConfig(database_url=url, pool_min=0, pool_max=20, lock_timeout_s=0.3)
+
+
+@pytest.fixture
+async def store(config: StoreConfig) -> AsyncIterator[Store]:
+    """The store; afterwards nothing may be lost, doubled or miscounted, whatever the test did."""
+    async with open_store(config) as opened:
+        yield opened
+        assert (await opened.views.check()).clean, await opened.views.check()
+
+
+@pytest.fixture
+async def sql(url: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+    """A bare connection to look behind the store, or to stand in its way."""
+    connection = await asyncpg.connect(url)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+def rig(store: Store) -> Rig:
+    return Rig(store)

@@ -1,0 +1,89 @@
+"""Every allowed move happens, every other is refused by name, and nothing else changes."""
+
+import pytest
+
+from tests.factory import Rig
+from windlass.errors import NotPossible
+from windlass.lifecycle import Completed, Failed, Released, Snoozed
+from windlass.model import FINISHED, Error, Status
+from windlass.store.store import Store
+
+WAITING = (Status.SCHEDULED, Status.HELD, Status.READY)
+
+
+@pytest.mark.parametrize("status", Status)
+async def test_a_job_is_found_where_it_is(rig: Rig, status: Status) -> None:
+    job_id = await rig.job(status)
+    assert await rig.status(job_id) is status
+
+
+@pytest.mark.parametrize("status", WAITING)
+async def test_cancelling_a_waiting_job_finishes_it(rig: Rig, store: Store, status: Status) -> None:
+    job_id = await rig.job(status)
+    assert await store.intake.cancel(job_id, "not needed") is Status.CANCELLED
+    job = await store.views.job(job_id)
+    assert job.status is Status.CANCELLED
+    assert job.error == Error("Cancelled", "not needed")
+
+
+async def test_cancelling_a_running_job_asks_its_worker_and_wins_over_failure(rig: Rig, store: Store) -> None:
+    worker = await rig.worker()
+    await rig.enqueue()
+    (lease,) = await worker.claim()
+    assert await store.intake.cancel(lease.job_id) is Status.RUNNING
+    assert await worker.claims.cancel_requests(worker.id) == {lease.job_id: lease.token}
+    receipt = await worker.settle(lease, Failed(Error("ValueError", "stopped half-way")))
+    assert receipt.moved == {lease.job_id: Status.CANCELLED}
+
+
+async def test_a_job_that_completes_although_asked_to_cancel_is_completed(rig: Rig, store: Store) -> None:
+    worker = await rig.worker()
+    await rig.enqueue()
+    (lease,) = await worker.claim()
+    await store.intake.cancel(lease.job_id)
+    assert (await worker.settle(lease, Completed())).moved == {lease.job_id: Status.COMPLETED}
+
+
+@pytest.mark.parametrize("outcome", [Released(), Snoozed(5.0), Failed(Error("E", "m"))])
+async def test_a_cancelled_job_does_not_come_back(rig: Rig, store: Store, outcome: Failed | Snoozed | Released) -> None:
+    worker = await rig.worker()
+    await rig.enqueue()
+    (lease,) = await worker.claim()
+    await store.intake.cancel(lease.job_id)
+    assert (await worker.settle(lease, outcome)).moved == {lease.job_id: Status.CANCELLED}
+
+
+@pytest.mark.parametrize("status", sorted(FINISHED))
+async def test_a_finished_job_cannot_be_cancelled_or_run_now_but_can_be_retried(
+    rig: Rig, store: Store, status: Status
+) -> None:
+    job_id = await rig.job(status)
+    with pytest.raises(NotPossible, match=status.value):
+        await store.intake.cancel(job_id)
+    with pytest.raises(NotPossible, match=status.value):
+        await store.intake.run_now(job_id)
+    assert await store.intake.retry(job_id) is Status.READY
+    assert await rig.status(job_id) is Status.READY
+
+
+@pytest.mark.parametrize("status", [s for s in Status if s not in FINISHED])
+async def test_an_unfinished_job_cannot_be_retried(rig: Rig, store: Store, status: Status) -> None:
+    job_id = await rig.job(status)
+    with pytest.raises(NotPossible, match=status.value):
+        await store.intake.retry(job_id)
+    assert await rig.status(job_id) is status
+
+
+@pytest.mark.parametrize("status", [Status.SCHEDULED, Status.HELD])
+async def test_run_now_makes_a_waiting_job_ready(rig: Rig, store: Store, status: Status) -> None:
+    job_id = await rig.job(status)
+    assert await store.intake.run_now(job_id) is Status.READY
+
+
+async def test_a_retried_job_keeps_its_history_and_begins_its_failures_anew(rig: Rig, store: Store) -> None:
+    job_id = await rig.job(Status.FAILED)
+    await store.intake.retry(job_id)
+    job = await store.views.job(job_id)
+    assert (job.attempt, job.failures) == (1, 0)
+    (attempt,) = await store.views.attempts(job_id)
+    assert (attempt.attempt, attempt.status, attempt.error) == (1, "failed", Error("ValueError", "no"))
