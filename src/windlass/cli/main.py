@@ -1,0 +1,29 @@
+"""The commands, and how each ends: an error is one line on stderr and an exit code that says whose fault it was."""
+
+import sys
+
+import typer
+from rich.console import Console
+
+from windlass.cli import migrate, up
+from windlass.errors import Unavailable, WindlassError
+
+app = typer.Typer(
+    name="windlass",
+    help="A distributed, fault-tolerant job scheduler on PostgreSQL that knows threads.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("up")(up.up)
+app.add_typer(migrate.app, name="migrate")
+
+
+def main() -> None:
+    try:
+        app()
+    except WindlassError as error:
+        hint = " (is PostgreSQL running, and WINDLASS_DATABASE_URL right?)" if isinstance(error, Unavailable) else ""
+        Console(stderr=True, soft_wrap=True).print(f"windlass: {error}{hint}", markup=False, highlight=False)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)

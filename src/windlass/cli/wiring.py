@@ -1,0 +1,56 @@
+"""What the commands share: settings from the environment, the data folder, and the database they speak of."""
+
+import os
+import sys
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import uvloop
+
+from windlass.config import Config, load
+from windlass.embedded.postgres import EmbeddedPostgres
+from windlass.errors import Misconfigured
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    return uvloop.run(work)
+
+
+def settings() -> Config:
+    """The configuration; what is doubtful about it is said on stderr."""
+    config = load(os.environ, read=lambda path: Path(path).read_text())
+    for warning in config.check().warnings:
+        sys.stderr.write(f"windlass: warning: {warning}\n")
+    return config
+
+
+def default_data_dir() -> Path:
+    """The user's data folder. Not root's home: where user namespaces are forbidden PostgreSQL could not enter it."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/windlass")
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "windlass"
+
+
+@contextmanager
+def database(config: Config, data_dir: Path | None, *, ephemeral: bool = False) -> Iterator[Config]:
+    """The configuration with a database in it: the one configured, or the embedded one while the block lasts."""
+    if config.store.database_url is not None:
+        if data_dir is not None or ephemeral:
+            raise Misconfigured("--data-dir and --ephemeral are for the embedded database; unset WINDLASS_DATABASE_URL")
+        yield config
+    elif ephemeral:
+        with TemporaryDirectory(prefix="windlass-") as folder, EmbeddedPostgres(Path(folder) / "postgres") as server:
+            yield with_url(config, server.url)
+    else:
+        with EmbeddedPostgres((data_dir or default_data_dir()) / "postgres") as server:
+            yield with_url(config, server.url)
+
+
+def with_url(config: Config, url: str) -> Config:
+    return replace(config, store=replace(config.store, database_url=url))
