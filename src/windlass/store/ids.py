@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
+from asyncpg.pgproto.pgproto import UUID as FastUUID  # a uuid.UUID made from bytes in a seventh of the time
+
 _VERSION: Final = 0x7 << 76
 _VARIANT: Final = 0b10 << 62
-_TAIL_BITS: Final = 74
 _LOW_62: Final = (1 << 62) - 1
 
 
@@ -31,10 +32,10 @@ class Ids:
         head = self._last_ms << 80 | _VERSION | _VARIANT
         steps = os.urandom(4 * count)
         tail = self._tail
-        made = []
+        made: list[UUID] = []
         for n in range(0, 4 * count, 4):
             tail += 1 + int.from_bytes(steps[n : n + 4], "big")
-            made.append(UUID(int=head | tail >> 62 << 64 | tail & _LOW_62))
+            made.append(FastUUID((head | tail >> 62 << 64 | tail & _LOW_62).to_bytes(16, "big")))
         self._tail = tail
         return made
 

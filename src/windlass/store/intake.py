@@ -60,8 +60,8 @@ class Intake:
         rows = self._rows(jobs)
         if any(job.idempotency_key is not None for job in jobs):
             return await self._enqueue_keyed(jobs, rows, connection)
-        if len(rows) > _PAGE and connection is None:
-            # Several statements, one transaction: all or none.
+        if connection is None and (len(rows) > _PAGE or (len(rows) > 1 and any(job.id is not None for job in jobs))):
+            # Several statements, or an id that may turn out to be another job's: one transaction, all or none.
             return await patiently(lambda: self._enqueue_pages(rows))
         return await self._enqueue(rows, connection)
 
@@ -129,7 +129,7 @@ class Intake:
             )
             for job in jobs
         ]
-        if len({row.id for row in rows}) != len(rows):
+        if missing < len(rows) and len({row.id for row in rows}) != len(rows):
             raise InvalidId("id", "two jobs of one batch have the same id")
         return rows
 

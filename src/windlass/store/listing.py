@@ -112,8 +112,9 @@ class Search:
 
     def bound(self) -> str | None:
         """SQL for the id this page may not look below, if some branch has to walk."""
-        walks = [self._select(b.table, b.indexed) for b in self._branches if b.walked]
-        if self._query.tag is not None:
+        if self._query.tag is None:
+            walks = [self._select(b.table, b.indexed) for b in self._branches if b.walked]
+        else:  # not both: every value bound must be used
             walks = [self._select(table, (Equals("tag", self._query.tag),)) for table in _TAGS]
         if not walks:
             return None
