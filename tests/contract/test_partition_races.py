@@ -191,3 +191,9 @@ async def test_kept_jobs_are_swept_once_they_are_old_and_finished(rig: Rig, stor
     with pytest.raises(JobNotFound):
         await store.views.job(done)
     assert await rig.status(failed) is Status.FAILED
+
+
+async def test_an_enqueue_makes_the_partitions_it_finds_missing(rig: Rig, store: Store, sql: Connection) -> None:
+    await partitions.drop_all(sql, "windlass")
+    (job_id,) = await rig.enqueue()
+    assert await rig.status(job_id) is Status.READY

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from asyncpg.pgproto.pgproto import UUID as FastUUID  # a uuid.UUID made from bytes in a seventh of the time
+# A uuid.UUID made from bytes in a seventh of the time.
+from asyncpg.pgproto.pgproto import UUID as FastUUID  # noqa: N811
 
 _VERSION: Final = 0x7 << 76
 _VARIANT: Final = 0b10 << 62

@@ -18,8 +18,9 @@ from windlass.errors import Contended, IdTaken, InvalidId, JobNotFound, KeyBusy,
 from windlass.lifecycle import error_document
 from windlass.model import FINISHED, Enqueued, Error, NewJob, Status, check_name, check_new_job, queue_name_max
 from windlass.payload import decode, encode
+from windlass.store import partitions
 from windlass.store.ids import Ids, unix_ms
-from windlass.store.postgres import Connection, Postgres, patiently
+from windlass.store.postgres import Connection, NoPartition, Postgres, patiently
 
 _PAGE: Final = 5_000
 _LOOKS: Final = 20
@@ -57,6 +58,17 @@ class Intake:
 
     async def enqueue(self, jobs: Sequence[NewJob], *, connection: Connection | None = None) -> list[Enqueued]:
         """Store all or none, in order. A job whose id or idempotency key is there already is answered as duplicate."""
+        try:
+            return await self._enqueue_rows(jobs, connection)
+        except NoPartition:
+            if connection is not None:  # the caller's transaction has failed; only the caller can begin anew
+                raise
+            # No leader has made partitions for days, or the database's clock is another since a failover.
+            await self._postgres.synchronise()
+            await partitions.make_ahead(self._postgres.config)
+            return await self._enqueue_rows(jobs, connection)
+
+    async def _enqueue_rows(self, jobs: Sequence[NewJob], connection: Connection | None) -> list[Enqueued]:
         rows = self._rows(jobs)
         if any(job.idempotency_key is not None for job in jobs):
             return await self._enqueue_keyed(jobs, rows, connection)

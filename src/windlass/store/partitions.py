@@ -10,6 +10,8 @@ waited for, and every job that must outlive its partition is moved; after the de
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
@@ -79,15 +81,28 @@ async def drop_all(connection: Connection, schema: str) -> None:
         await connection.execute(f'drop table if exists "{schema}"."{row["name"]}"')
 
 
+async def make_ahead(config: StoreConfig) -> list[str]:
+    """Make the partitions that are missing, from today on."""
+    async with _impatient(config) as connection:
+        return await _make_ahead(connection, config)
+
+
 async def roll(config: StoreConfig) -> Rolled:
     """Make partitions ahead and remove old ones. Repeat it at leisure: each step is safe to repeat."""
+    async with _impatient(config) as connection:
+        made = await _make_ahead(connection, config)
+        removed, waiting = await _remove_old(connection, config)
+        return Rolled(made, removed, waiting)
+
+
+@asynccontextmanager
+async def _impatient(config: StoreConfig) -> AsyncIterator[Connection]:
+    """A session of its own that gives up rather than let others queue behind a lock it waits for."""
     connection = await connect(config, direct=True)
     try:
         with translated():
             await connection.execute(f"set lock_timeout = {_LOCK_TIMEOUT_MS}")
-            made = await _make_ahead(connection, config)
-            removed, waiting = await _remove_old(connection, config)
-        return Rolled(made, removed, waiting)
+            yield connection
     finally:
         await connection.close(timeout=5)
 

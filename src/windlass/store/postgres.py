@@ -25,12 +25,15 @@ else:  # the driver's classes take no parameters at run time
 
 T = TypeVar("T")
 
-# Deadlock, serialisation failure, lock not available, and an insert that met a partition being removed: nothing was
-# written, and the same statement with a new snapshot succeeds.
-_GAVE_WAY: Final = ("40P01", "40001", "55P03", "23514")
+# Deadlock, serialisation failure, lock not available: nothing was written, and the same statement may be made again.
+_GAVE_WAY: Final = ("40P01", "40001", "55P03")
 _TRIES: Final = 8
 # Connection trouble, shutdown or crash of the server, resources used up, read-only after a failover.
 _AWAY: Final = ("08", "53", "57P", "25006")
+
+
+class NoPartition(Contended):
+    """A row met a partition being removed (a new snapshot sees the horizon), or one that is not made yet."""
 
 
 class Postgres:
@@ -92,15 +95,19 @@ class Postgres:
     async def synchronise(self) -> None:
         """Learn how far the database's clock is from our monotonic one; wall clocks of hosts are not used at all."""
         with translated():
-            before = time.monotonic()
             async with self._pool.acquire() as connection:
-                before = time.monotonic()
+                before_s = _steady_s()
                 database_s: float = await connection.fetchval("select date_part('epoch', clock_timestamp())")
-            self._database_minus_local_s = database_s - (before + time.monotonic()) / 2
+            self._database_minus_local_s = database_s - (before_s + _steady_s()) / 2
 
     def now_ms(self) -> int:
         """The database's time, to within a round trip, for making ids."""
-        return int((time.monotonic() + self._database_minus_local_s) * 1000)
+        return int((_steady_s() + self._database_minus_local_s) * 1000)
+
+
+def _steady_s() -> float:
+    """A clock that nobody sets and that, where there is such a one, goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 @asynccontextmanager
@@ -160,7 +167,9 @@ def translated() -> Iterator[None]:
         yield
     except asyncpg.PostgresError as error:
         state = error.sqlstate or ""
-        if state in _GAVE_WAY and (state != "23514" or "no partition" in str(error)):
+        if state == "23514" and "no partition" in str(error):
+            raise NoPartition(str(error)) from error
+        if state in _GAVE_WAY:
             raise Contended(str(error)) from error
         if state.startswith(_AWAY):
             raise Unavailable(f"PostgreSQL: {error}") from error

@@ -75,7 +75,8 @@ class Upkeep:
 
     async def hold_unknown(self, *, after_s: float, limit: int = _PAGE) -> int:
         """Set aside jobs whose type no live worker knows."""
-        return len(await self._postgres.fetch("hold_unknown", after_s, limit))
+        types = [row["type"] for row in await self._postgres.fetch("unknown_types")]
+        return len(await self._postgres.fetch("hold_unknown", after_s, limit, types)) if types else 0
 
     async def admit_known(self, *, limit: int = _PAGE) -> dict[str, int]:
         """Give back held jobs whose type some worker now knows."""

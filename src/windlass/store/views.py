@@ -88,7 +88,7 @@ class Views:
         return Check(**dict((await self._postgres.fetch("check"))[0]))
 
     def _jobs_sql(self, page: str) -> str:
-        return self._postgres.sql["known"] + self._postgres.sql["jobs"].replace("{page}", self._in_schema(page))
+        return self._postgres.sql["jobs"].replace("{page}", self._in_schema(page))
 
     def _in_schema(self, sql: str) -> str:
         return in_schema(sql, self._postgres.config.schema)

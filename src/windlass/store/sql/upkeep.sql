@@ -86,16 +86,19 @@ with due as materialized (
 )
 select m.queue, count(*) as jobs, min(m.ready_at) as least from moved m group by m.queue;
 
+-- name: unknown_types
+-- Types with ready jobs that no live worker knows; none while no worker lives. From the counts, not from the backlog.
+select distinct t.type
+from windlass.tallied t cross join windlass.known k
+where t.status = 'ready' and t.n > 0 and t.type <> all (k.types);
+
 -- name: hold_unknown
--- Set aside ready jobs whose type no live worker knows, after they waited long enough; only while some worker lives.
-with living as (
-  select w.types from windlass.worker w where w.died_at is null and w.lease_until > now()
-), strange as materialized (
-  select r.job_id from windlass.ready r
-  where r.ready_at < now() - make_interval(secs => $1) and exists (select from living)
-    and not exists (select from living l where r.type = any (l.types))
+-- Set aside ready jobs of types that nobody knows, after they waited long enough. Guard: still unknown.
+with strange as materialized (
+  select r.job_id from windlass.ready r cross join windlass.known k
+  where r.type = any ($3::text[]) and r.type <> all (k.types) and r.ready_at < now() - make_interval(secs => $1)
   order by r.job_id limit $2
-  for update skip locked
+  for update of r skip locked
 ), gone as (
   delete from windlass.ready r using strange s where r.job_id = s.job_id returning r.*
 ), moved as (
@@ -115,7 +118,7 @@ select m.job_id from moved m;
 -- name: admit_known
 -- Give back held jobs whose type a live worker has come to know; they keep their rank. Index: held_reason.
 with known as materialized (
-  select distinct unnest(w.types) as type from windlass.worker w where w.died_at is null and w.lease_until > now()
+  select unnest(k.types) as type from windlass.known k
 ), page as materialized (
   select h.job_id from known k cross join lateral (
     select h.job_id from windlass.held h

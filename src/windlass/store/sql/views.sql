@@ -1,17 +1,11 @@
 -- What people look at. Reads only; lists run newest job first by id, so that a job keeps its place while it moves.
 -- A ready job is shown as held while its queue is paused, or while workers live and none of them knows its type.
 
--- name: known
--- The types some live worker knows; null while none lives. The first part of `jobs` and of every list.
-with known as materialized (
-  select array_agg(distinct t.type) as types
-  from windlass.worker w cross join unnest(w.types) as t (type)
-  where w.died_at is null and w.lease_until > now()
-)
-
 -- name: jobs
 -- Jobs wherever they are, newest first; {page} is the SQL of their ids. Primary keys only.
-, page as materialized (
+with known as materialized (
+  select types from windlass.known
+), page as materialized (
   {page}
 ), place as (
   select s.job_id, 'scheduled' as status, null as reason, s.attempt, s.failures, s.ready_at,
@@ -72,29 +66,10 @@ from windlass.outcome_kept o where o.job_id = $1 and o.started_at is not null
 order by attempt, ended_at;
 
 -- name: counts
--- Exact counts: the last fold, and what came since. Under a held snapshot folded rows are still in the way, so reading
--- starts where the fold ended; unless the database was restored elsewhere, where transaction numbers begin anew.
-with last as (
-  select coalesce(max(t.horizon), '0'::xid8) as horizon from windlass.tally t
-), start as (
-  select case when l.horizon <= pg_snapshot_xmax(pg_current_snapshot()) then l.horizon else '0'::xid8 end as xid from last l
-), known as (
-  select array_agg(distinct t.type) as types
-  from windlass.worker w cross join unnest(w.types) as t (type)
-  where w.died_at is null and w.lease_until > now()
-), summed as (
-  select c.status, c.queue, c.type, sum(c.n)::bigint as n
-  from (
-    select t.status, t.queue, t.type, t.n from windlass.tally t where t.horizon >= (select horizon from last)
-    union all
-    select c.status, c.queue, c.type, c.n from windlass.counter c where c.xid >= (select xid from start)
-  ) c
-  group by c.status, c.queue, c.type
-)
-select case when s.status = 'ready' and (coalesce(q.paused, false) or s.type <> all (k.types)) then 'held' else s.status end
-    as status, s.queue, s.type, s.n
-from summed s cross join known k left join windlass.queue q on q.name = s.queue
-where s.n <> 0;
+-- Exact counts, as they are shown.
+select case when t.status = 'ready' and (coalesce(q.paused, false) or t.type <> all (k.types)) then 'held' else t.status end
+    as status, t.queue, t.type, t.n
+from windlass.tallied t cross join windlass.known k left join windlass.queue q on q.name = t.queue;
 
 -- name: queues
 -- Every queue that has settings, and every one given, with the age of the oldest among those first in line.

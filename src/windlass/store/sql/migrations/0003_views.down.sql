@@ -1,0 +1,3 @@
+drop view windlass."check";
+drop view windlass.known;
+drop view windlass.tallied;
