@@ -44,7 +44,7 @@ async def url(postgres_server: EmbeddedPostgres) -> AsyncIterator[str]:
     """A database of this test's own, migrated and empty."""
     name = f"test_{uuid4().hex[:12]}"
     admin = await asyncpg.connect(postgres_server.url)
-    await admin.execute(f"create database {name} template {_TEMPLATE} strategy file_copy")
+    await admin.execute(f"create database {name} template {_TEMPLATE} strategy wal_log")
     yield database_url(postgres_server.url, name)
     await admin.execute(f"drop database {name} with (force)")
     await admin.close()

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 from windlass.lifecycle import Completed, Failed, Outcome, settle
 from windlass.model import Error, Lease, NewJob, NewWorker, Status
 from windlass.store.claims import Claims
+from windlass.store.postgres import Postgres
 from windlass.store.protocol import Ask, Receipt
 from windlass.store.store import Store
 
@@ -32,6 +33,20 @@ class WorkerRig:
 
     async def settle(self, lease: Lease, outcome: Outcome, jitter: float = 0.5) -> Receipt:
         return await self.claims.settle([settle(lease, outcome, jitter=jitter)])
+
+
+class OnConnection:
+    """A Postgres whose statements all run on one connection, so that a test can look into its transaction."""
+
+    def __init__(self, postgres: Postgres, connection: Any) -> None:
+        self.config = postgres.config
+        self.sent: list[str] = []
+        self._postgres = postgres
+        self._connection = connection
+
+    async def fetch(self, name: str, *args: Any) -> list[Any]:
+        self.sent.append(name)
+        return await self._postgres.fetch(name, *args, connection=self._connection)
 
 
 @dataclass(frozen=True, slots=True)

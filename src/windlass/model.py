@@ -161,7 +161,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A named line. `depth` counts what waits to be claimed now; `oldest_age_s` is how long its head has waited."""
+    """A named line. `depth` counts what is due, paused or not; `oldest_age_s`: how long the oldest of those next in line has waited."""
 
     name: str
     paused: bool

@@ -8,13 +8,12 @@ import asyncpg
 
 from tests.eventually import aeventually
 from tests.factory import WorkerRig
+from windlass.store.postgres import Connection
 from windlass.store.store import Store
 
 
 @asynccontextmanager
-async def held_claim(
-    connection: "asyncpg.Connection[asyncpg.Record]", worker: WorkerRig
-) -> AsyncIterator[list[asyncpg.Record]]:
+async def held_claim(connection: Connection, worker: WorkerRig) -> AsyncIterator[list[asyncpg.Record]]:
     """A claim whose transaction commits when the block ends."""
     async with connection.transaction():
         yield await connection.fetch(

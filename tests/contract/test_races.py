@@ -180,3 +180,17 @@ async def test_a_dead_worker_claims_nothing_even_with_a_token_of_its_own(rig: Ri
     stranger = await rig.worker()
     object.__setattr__(stranger, "id", uuid4())
     assert await stranger.claim() == []
+
+
+async def test_one_settlement_that_cannot_be_stored_costs_its_neighbours_nothing(rig: Rig, store: Store) -> None:
+    worker = await rig.worker()
+    await rig.enqueue(3)
+    leases = await worker.claim()
+    good, bad, other = (settle(lease, Completed({"n": 1}), jitter=0) for lease in leases)
+    receipt = await worker.claims.settle([good, bad._replace(result="{not json", execution_s=float("nan")), other])
+    assert set(receipt.moved.values()) == {Status.COMPLETED}
+    assert len(receipt.moved) == 3
+    job = await store.views.job(bad.job_id)
+    assert job.error is not None
+    assert (job.result, job.error.type) == (None, "NotStored")
+    assert (await store.views.job(other.job_id)).result == '{"n":1}'

@@ -6,15 +6,18 @@ lease that was lost changes nothing and is reported.
 
 import time
 from collections.abc import Collection, Iterable
+from operator import itemgetter
 from typing import Final
 from uuid import UUID, uuid4
 
+from asyncpg import PostgresError
+
 from windlass.errors import WindlassError
-from windlass.lifecycle import Released, Settlement, settle
-from windlass.model import Lease, Status
+from windlass.lifecycle import Released, Settlement, error_document, settle
+from windlass.model import Error, Lease, Status
 from windlass.store.floors import Floors
 from windlass.store.postgres import Postgres
-from windlass.store.protocol import Ask, Receipt
+from windlass.store.protocol import Ask, Receipt, merged
 
 _LOWEST: Final = -(2**63)
 _STATUSES: Final = {status.value: status for status in Status}
@@ -35,7 +38,7 @@ class Claims:
         """Take ready jobs, lowest rank first, while they fit. One wide job at the head may end the answer early:
         what is left of the budget can be asked for again."""
         began_s = time.monotonic()
-        floors = {key: floor for key, floor in self._floors.at(began_s).items() if key[1] <= ask.free}
+        floors = {key: floor for key, floor in self._floors.at(began_s).items() if key[0] in ask.queues and key[1] <= ask.free}
         looks = floors or {(queue, demand): _LOWEST for queue in ask.queues for demand in range(1, ask.free + 1)}
         budget = ask.free if ask.budget is None else ask.budget
         try:
@@ -64,14 +67,28 @@ class Claims:
 
     async def settle(self, settlements: Iterable[Settlement]) -> Receipt:
         """Write what became of attempts, in one round trip. Safe to repeat when the answer was lost."""
-        batch = sorted(settlements)  # by job id: two batches lock in the same order
+        batch = sorted(settlements, key=itemgetter(0))  # by job id: two batches lock in the same order
         if not batch:
             return Receipt({})
-        rows = await self._postgres.fetch("settle", *zip(*batch, strict=True))
+        try:
+            rows = await self._postgres.fetch("settle", *zip(*batch, strict=True))
+        except PostgresError as error:
+            return await self._one_by_one(batch, error)
         moved = {job_id: _STATUSES[status] for job_id, status in rows}
-        if len(moved) == len(batch):
-            return Receipt(moved)
-        return await self._read_back(moved, [s for s in batch if s.job_id not in moved])
+        left = [] if len(moved) == len(batch) else [s for s in batch if s.job_id not in moved]
+        return await self._read_back(moved, left) if left else Receipt(moved)
+
+    async def _one_by_one(self, batch: list[Settlement], error: PostgresError) -> Receipt:
+        """Something in the batch cannot be stored: only that row may suffer. The work was done, so it is settled all the
+        same, with the reason in place of what could not be kept."""
+        if len(batch) > 1:
+            return merged([await self.settle([settlement]) for settlement in batch])
+        (settlement,) = batch
+        note = error_document(Error("NotStored", str(error)))
+        if settlement.error == note:
+            raise error
+        bare = settlement._replace(result=None, log=None, execution_s=None, error=note)
+        return await self.settle([bare])
 
     async def _read_back(self, moved: dict[UUID, Status], left: list[Settlement]) -> Receipt:
         written = zip(*((s.job_id, s.attempt, s.token, s.status, s.ended, s.fingerprint) for s in left), strict=True)

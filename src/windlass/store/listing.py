@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from windlass.errors import InvalidQuery
-from windlass.model import FINISHED, Status
+from windlass.errors import InvalidJob, InvalidQuery
+from windlass.model import FINISHED, Status, check_text, type_name_max
 from windlass.store.ids import least_at
 from windlass.store.protocol import JobQuery
 
@@ -28,6 +28,12 @@ def id_range(query: JobQuery) -> tuple[UUID, UUID]:
     """The ids that can be on a page: from the first (included) to the second (not). Refuses what cannot be asked."""
     if not 1 <= query.limit <= page_max:
         raise InvalidQuery(f"limit: must be from 1 to {page_max}")
+    for field, value in (("type", query.type), ("queue", query.queue), ("tag", query.tag)):
+        if value is not None:
+            try:
+                check_text(field, value, type_name_max)
+            except InvalidJob as error:
+                raise InvalidQuery(str(error)) from None
     low = _FIRST if query.created_after is None else _moment("created_after", query.created_after)
     high = _LAST if query.created_before is None else _moment("created_before", query.created_before)
     try:

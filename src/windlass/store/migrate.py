@@ -88,6 +88,8 @@ async def downgrade(connection: Connection, schema: str = "windlass", *, to: int
         async with connection.transaction():
             await connection.execute(_LOCK, schema)
             state = await status(connection, schema)
+            if state.problems:  # what a newer version made cannot be undone from here
+                raise SchemaMismatch("; ".join(state.problems))
             for migration in reversed(migrations()):
                 if migration.number > to and migration.number in state.applied:
                     if migration.number == 1:
@@ -99,10 +101,7 @@ async def downgrade(connection: Connection, schema: str = "windlass", *, to: int
                     undone.append(migration.number)
             if to == 0 and undone:
                 await connection.execute(in_schema("drop table windlass.migration", schema))
-                # Something of the user's may live in the schema: then it stays.
-                await connection.execute(
-                    f'drop schema "{schema}" restrict' if await _empty(connection, schema) else "select"
-                )
+                await _drop_if_empty(connection, schema)
     return undone
 
 
@@ -166,8 +165,10 @@ async def _prepare(connection: Connection, schema: str) -> None:
     await connection.execute(in_schema(_TABLE, schema))
 
 
-async def _empty(connection: Connection, schema: str) -> bool:
-    return not await connection.fetchval(
-        "select exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $1)",
-        schema,
-    )
+async def _drop_if_empty(connection: Connection, schema: str) -> None:
+    """Something of the user's may live in the schema: then it stays."""
+    try:
+        async with connection.transaction():
+            await connection.execute(f'drop schema "{schema}" restrict')
+    except asyncpg.DependentObjectsStillExistError:
+        pass

@@ -174,8 +174,17 @@ def translated() -> Iterator[None]:
         if state.startswith(_AWAY):
             raise Unavailable(f"PostgreSQL: {error}") from error
         raise
-    except (asyncpg.InterfaceError, OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-        raise Unavailable(f"PostgreSQL cannot be reached: {error or type(error).__name__}") from error
+    # InternalClientError: what asyncpg says when a connection ends while it is being made or given back.
+    except (
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,
+        OSError,
+        TimeoutError,
+        asyncio.IncompleteReadError,
+    ) as error:
+        if isinstance(error, ValueError):  # a URL or an argument that makes no sense
+            raise
+        raise Unavailable(f"PostgreSQL cannot be reached: {str(error) or type(error).__name__}") from error
 
 
 async def patiently(run: Callable[[], Awaitable[T]]) -> T:

@@ -82,6 +82,18 @@ class Receipt:
         return Settled.REPEATED if job_id in self.repeated else Settled.REFUSED
 
 
+def merged(receipts: Iterable[Receipt]) -> Receipt:
+    """One answer for a batch that was written in parts."""
+    moved: dict[UUID, Status] = {}
+    repeated: set[UUID] = set()
+    refused: set[UUID] = set()
+    for receipt in receipts:
+        moved |= receipt.moved
+        repeated |= receipt.repeated
+        refused |= receipt.refused
+    return Receipt(moved, frozenset(repeated), frozenset(refused))
+
+
 class Claims(Protocol):
     """What one worker does with jobs. Every write after a claim is fenced by (job, attempt, token, worker)."""
 
@@ -204,7 +216,7 @@ class Upkeep(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
-    """What to list. No statuses means all; `created_after` is included, `created_before` is not."""
+    """What to list. No statuses means all. Times are those in the jobs' ids; `created_after` is included, the other not."""
 
     statuses: Collection[Status] = ()
     type: str | None = None

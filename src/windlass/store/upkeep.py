@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from windlass.lifecycle import error_document, fingerprint
-from windlass.model import Error, Lease, NewWorker
+from windlass.model import Error, Lease, NewWorker, check_text, type_name_max
 from windlass.placement import Reservation
 from windlass.store import partitions
 from windlass.store.floors import Floors
@@ -29,6 +29,7 @@ class Upkeep:
     # Workers. -------------------------------------------------------------------------------------------------------
 
     async def register(self, worker: NewWorker, *, lease_ttl_s: float) -> None:
+        check_text("name", worker.name, type_name_max)
         await self._postgres.fetch(
             "register", worker.id, worker.supervisor_id, lease_ttl_s, worker.threads, worker.name, list(worker.queues),
             list(worker.types),

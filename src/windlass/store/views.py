@@ -72,7 +72,7 @@ class Views:
             Queue(
                 row["name"],
                 row["paused"],
-                counts.get(row["name"], {}).get(Status.READY, 0),
+                row["depth"],
                 row["oldest_age_s"],
                 counts.get(row["name"], {}),
             )

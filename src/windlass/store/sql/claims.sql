@@ -42,4 +42,4 @@ order by r.job_id;
 
 -- name: cancel_requests
 -- Which of a worker's jobs were asked to cancel. Index: running_worker.
-select r.job_id, r.token from windlass.running r where r.worker_id = $1 and r.cancel_requested;
+select r.job_id, r.token from windlass.running r where r.worker_id = $1 and r.cancel_requested is not null;

@@ -2,7 +2,8 @@
 
 -- name: enqueue
 -- Store jobs and make them ready or scheduled. Guard: the id; a repeated id stores nothing and is not returned.
--- rank = time ready − priority × head start, plus the place in the batch so that a batch keeps its order.
+-- rank = time ready − priority × head start, plus the place in the batch so that a batch keeps its order; by the
+-- statement's time, not now(), so that batches of one transaction keep theirs.
 with new as (
   select n.* from unnest(
     $1::uuid[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::smallint[], $7::text[], $8::integer[],
@@ -16,13 +17,15 @@ with new as (
   select n.id, n.type, n.name, n.queue, n.priority, n.thread_demand, n.payload::json, n.max_attempts, n.timeout_s,
     n.retry::json, case when n.tags is not null then array(select json_array_elements_text(n.tags::json)) end,
     n.idempotency_key, n.if_too_wide, n.trace,
-    case when n.delay_s > 0 then now() + make_interval(secs => n.delay_s) else n.scheduled_at end, now()
+    case when n.delay_s > 0 then statement_timestamp() + make_interval(secs => n.delay_s) else n.scheduled_at end,
+    statement_timestamp()
   from new n
   on conflict (id) do nothing
   returning id, type, queue, priority, thread_demand, scheduled_at, tags
 ), placed as (
-  select s.*, greatest(s.scheduled_at, now()) as ready_at, coalesce(s.scheduled_at > now(), false) as later,
-    windlass.microseconds(greatest(s.scheduled_at, now())) + row_number() over ()
+  select s.*, greatest(s.scheduled_at, statement_timestamp()) as ready_at,
+    coalesce(s.scheduled_at > statement_timestamp(), false) as later,
+    windlass.microseconds(greatest(s.scheduled_at, statement_timestamp())) + row_number() over ()
       - (s.priority * $17::double precision * 1000000)::bigint as rank
   from stored s
 ), readied as (
@@ -54,9 +57,12 @@ select key, job_id, fingerprint from windlass.idempotency where key = any ($1::t
 
 -- name: stored_bodies
 -- What is stored under ids that a caller repeats, to tell a repetition from a collision.
-select id, type, queue, payload from windlass.job where id = any ($1::uuid[])
-union all
-select id, type, queue, payload from windlass.job_kept where id = any ($1::uuid[]);
+select j.id, j.type, j.name, j.queue, j.priority, j.thread_demand, j.payload, j.max_attempts, j.timeout_s, j.retry,
+  j.tags, j.idempotency_key, j.if_too_wide, j.scheduled_at, date_part('epoch', j.scheduled_at - j.created_at) as delay_s
+from (
+  select * from windlass.job where id = any ($1::uuid[])
+  union all select * from windlass.job_kept where id = any ($1::uuid[])
+) j;
 
 -- name: cancel
 -- Cancel waiting jobs; ask the workers of running ones. Guard: whoever deletes the row owns the move. The caller
@@ -77,7 +83,8 @@ with asked as (
   union all select 'held', h.* from from_held h
   union all select 'ready', r.* from from_ready r
 ), running as (
-  update windlass.running t set cancel_requested = true from asked a where t.job_id = a.job_id
+  update windlass.running t set cancel_requested = coalesce(t.cancel_requested, $2::text::json)
+  from asked a where t.job_id = a.job_id
   returning t.job_id, t.worker_id
 ), finished as (
   insert into windlass.outcome (job_id, ready_at, finished_at, attempt, failures, status, queue, type, error)

@@ -28,7 +28,8 @@ returning id;
 -- name: lost
 -- Running rows whose worker is dead or unknown: never "who has just died", or a claim that commits late is orphaned.
 -- Holders are found by stepping through running_worker, one probe each. A lost lease counts as a crash only if
--- another worker renewed after it ended: else the database was away, not the worker.
+-- another worker renewed after it ended: else the database was away, not the worker. A worker buried by its supervisor
+-- has had its begun jobs settled as crashed before; what is found here it had not begun.
 with recursive holder (worker_id) as (
   (select r.worker_id from windlass.running r order by r.worker_id limit 1)
   union all
@@ -223,7 +224,7 @@ with gone as (
 select g.job_id from gone g;
 
 -- name: release_reservations
--- Drop reservations that are not wanted any more, or whose job or worker is gone.
+-- Drop reservations that are not wanted any more.
 delete from windlass.reservation v
 where not exists (
   select from unnest($1::uuid[], $2::uuid[]) as w (worker_id, job_id) where w.worker_id = v.worker_id and w.job_id = v.job_id

@@ -24,7 +24,7 @@ with known as materialized (
   ) why
   union all
   select r.job_id, 'running', null, r.attempt, r.failures, r.ready_at, r.claimed_at, null, r.worker_id,
-    r.thread_demand, r.cancel_requested, null, null
+    r.thread_demand, r.cancel_requested is not null, null, null
   from page p join windlass.running r on r.job_id = p.job_id
   union all
   select o.job_id, o.status, null, o.attempt, o.failures, o.ready_at, o.started_at, o.finished_at, o.worker_id,
@@ -83,6 +83,7 @@ with recursive named as (
   from demand d where d.demand is not null
 )
 select n.name, coalesce(q.paused, false) as paused,
+  (select coalesce(sum(t.n), 0)::bigint from windlass.tallied t where t.queue = n.name and t.status = 'ready') as depth,
   (select date_part('epoch', now() - min(head.ready_at))
    from demand d cross join lateral (
      select r.ready_at from windlass.ready r

@@ -58,13 +58,13 @@ create table windlass.ready (like windlass.scheduled including all);
 drop index windlass.ready_ready_at_idx;
 create index ready_claim on windlass.ready (queue, thread_demand, rank);
 
--- Claimed. Every write about it names token, attempt and worker.
+-- Claimed. Every write about it names token, attempt and worker. cancel_requested says why; null while nobody asked.
 create table windlass.running (
   like windlass.ready including defaults including constraints,
   claimed_at       timestamptz not null,
   token            uuid not null,
   worker_id        uuid not null,
-  cancel_requested boolean not null default false,
+  cancel_requested json,
   primary key (job_id)
 );
 create index running_worker on windlass.running (worker_id);

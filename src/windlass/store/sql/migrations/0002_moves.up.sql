@@ -25,7 +25,7 @@ set plan_cache_mode = force_generic_plan set jit = off
 begin atomic
   select set_config('synchronous_commit', 'off', true);
   with me as materialized (
-    select w.threads from windlass.worker w
+    select w.threads, w.queues from windlass.worker w
     where w.id = p_worker and w.died_at is null and not w.draining and w.lease_until > now()
   ), reserved as materialized (
     select v.job_id, v.threads from windlass.reservation v
@@ -35,7 +35,7 @@ begin atomic
         where r.job_id = v.job_id and q.paused is not true
       )
   ), room as materialized (
-    select
+    select me.queues,
       case when v.threads <= me.threads - p_busy then v.job_id end as reserved,
       case when v.job_id is null or v.threads <= me.threads - p_busy then greatest(p_budget, 0) else 0 end as budget
     from me left join reserved v on true
@@ -48,7 +48,7 @@ begin atomic
       where r.queue = look.queue and r.thread_demand = look.demand and r.rank >= look.floor
         and r.type = any (p_types) and r.job_id is distinct from room.reserved
       order by r.rank
-      limit least(p_most, room.budget / look.demand)
+      limit least(p_most, room.budget / look.demand + 1)  -- the first that does not fit ends the line for all
       for update skip locked
     ) f
     where not exists (select from windlass.queue q where q.name = look.queue and q.paused)
@@ -57,7 +57,7 @@ begin atomic
     from room
     cross join lateral (
       select r.job_id, r.rank, r.thread_demand from windlass.ready r
-      where r.job_id = room.reserved and r.queue = any (p_queues) and r.type = any (p_types)
+      where r.job_id = room.reserved and r.queue = any (room.queues) and r.type = any (p_types)
       for update skip locked
     ) f
   ), merged as (
@@ -118,10 +118,11 @@ begin atomic
     returning r.job_id, r.rank, r.ready_at, r.attempt, r.failures + s.failed::integer as failures, r.thread_demand,
       s.suspect, r.queue, r.type, r.token, r.worker_id,
       case when s.crashed then array_append(r.crashed_at, now()) else r.crashed_at end as crashed_at,
-      case when r.cancel_requested and s.status <> 'completed' then 'cancelled' else s.status end as status,
+      case when r.cancel_requested is not null and s.status <> 'completed' then 'cancelled' else s.status end as status,
       coalesce(now() - make_interval(secs => s.execution_s), r.claimed_at) as started_at,
       now() + make_interval(secs => s.delay_s) as due_at,
-      s.ended, s.result, s.error, s.fingerprint, s.log
+      s.ended, s.result, case when s.status = 'completed' then s.error else coalesce(r.cancel_requested, s.error) end as error,
+      s.fingerprint, s.log
   ), finished as (
     insert into windlass.outcome (job_id, ready_at, started_at, finished_at, attempt, failures, threads, status,
       queue, type, worker_id, token, result, error, fingerprint, log)

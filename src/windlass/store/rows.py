@@ -1,0 +1,110 @@
+"""A submitted job as the enqueue statement takes it: checked, encoded, with an id. Pure but for the ids it is given."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from asyncpg import Record
+
+from windlass.errors import InvalidId
+from windlass.model import NewJob, check_new_job
+from windlass.payload import decode, encode
+from windlass.store.ids import Ids, unix_ms
+
+_OLDEST_MS: Final = 24 * 3600 * 1000
+_NEWEST_MS: Final = 5 * 60 * 1000
+
+
+class Row(NamedTuple):
+    """A column per parameter of the enqueue statement, in their order."""
+
+    id: UUID
+    type: str
+    name: str | None
+    queue: str
+    priority: int
+    thread_demand: int
+    payload: str
+    max_attempts: int
+    timeout_s: float
+    retry: str | None
+    tags: str | None
+    key: str | None
+    if_too_wide: str
+    trace: str | None
+    scheduled_at: datetime | None
+    delay_s: float | None
+
+
+def to_rows(jobs: Sequence[NewJob], ids: Ids, *, now_ms: int, bytes_max: int) -> list[Row]:
+    """Refuse the batch if anything in it is wrong, naming the field; else its rows, in order."""
+    for job in jobs:
+        check_new_job(job)
+    missing = sum(job.id is None for job in jobs)
+    made = iter(ids.make(missing) if missing else ())
+    rows = [_row(job, made, now_ms, bytes_max) for job in jobs]
+    if missing < len(rows) and len({row.id for row in rows}) != len(rows):
+        raise InvalidId("id", "two jobs of one batch have the same id")
+    return rows
+
+
+def _row(job: NewJob, made: Iterator[UUID], now_ms: int, bytes_max: int) -> Row:
+    return Row(
+        next(made) if job.id is None else _in_window(job.id, now_ms),
+        job.type,
+        job.name,
+        job.queue,
+        job.priority,
+        job.thread_demand,
+        encode(job.payload, bytes_max=bytes_max),
+        job.max_attempts,
+        job.timeout_s,
+        None if job.retry is None else json.dumps(job.retry._asdict()),
+        json.dumps(list(job.tags), ensure_ascii=False) if job.tags else None,
+        job.idempotency_key,
+        job.if_too_wide,
+        job.trace,
+        job.scheduled_at,
+        job.delay_s,
+    )
+
+
+def _in_window(job_id: UUID, now_ms: int) -> UUID:
+    """Refuse an id whose time has no partition yet, or one that is being removed."""
+    if not -_OLDEST_MS <= unix_ms(job_id) - now_ms <= _NEWEST_MS:
+        raise InvalidId("id", "its time must be within the last 24 hours and the next 5 minutes of the database's")
+    return job_id
+
+
+def fingerprint(row: Row) -> bytes:
+    """What makes two submissions the same: every field the caller chose, whatever the order of payload keys."""
+    payload = json.dumps(decode(row.payload), sort_keys=True)
+    due_s = None if row.scheduled_at is None else row.scheduled_at.timestamp()
+    body = json.dumps([*row[1:6], payload, *row[7:11], row.if_too_wide, due_s, row.delay_s])
+    return hashlib.sha256(body.encode()).digest()
+
+
+def is_same(row: Row, stored: Record) -> bool:
+    """Whether the job stored under a repeated id is the one meant. A delay is measured from when it was stored."""
+    if row.delay_s:
+        due = math.isclose(row.delay_s, stored["delay_s"] or 0, abs_tol=0.01)
+    else:
+        due = row.scheduled_at == stored["scheduled_at"]
+    tags = json.loads(row.tags) if row.tags else None
+    same = (
+        "type",
+        "name",
+        "queue",
+        "priority",
+        "thread_demand",
+        "payload",
+        "max_attempts",
+        "timeout_s",
+        "retry",
+        "if_too_wide",
+    )
+    return due and stored["tags"] == tags and all(getattr(row, field) == stored[field] for field in same)

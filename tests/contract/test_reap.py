@@ -1,0 +1,187 @@
+"""Dead is final: a worker without a valid lease loses its jobs to the living, each job once, and never comes back."""
+
+import asyncio
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from tests.factory import Rig, WorkerRig
+from windlass.leader.chores import reap
+from windlass.model import Error, Lease, NewWorker, Status
+from windlass.store.store import Store
+
+Sql = asyncpg.Connection
+
+
+async def reap_all(store: Store, *, expired: bool = True) -> int:
+    return await reap(store.upkeep, store.claims(), lambda: 0.5, expired=expired)
+
+
+async def lapse(sql: Sql, worker_id: UUID) -> None:
+    """Let time pass for one lease."""
+    await sql.execute("update windlass.worker set lease_until = now() - interval '1 s' where id = $1", worker_id)
+
+
+async def holding(rig: Rig, count: int = 1) -> tuple[WorkerRig, list[Lease]]:
+    await rig.enqueue(count)
+    worker = await rig.worker()
+    return worker, await worker.claim(1, budget=count, most=count)
+
+
+# Workers. -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_is_registered_as_it_says(store: Store) -> None:
+    new = NewWorker(uuid4(), "node-1", 16, ["a", "b"], ["echo"], uuid4())
+    await store.upkeep.register(new, lease_ttl_s=30)
+    (worker,) = await store.views.workers()
+    assert (worker.id, worker.name, worker.threads) == (new.id, "node-1", 16)
+    assert (worker.queues, worker.types, worker.supervisor_id) == (["a", "b"], ["echo"], new.supervisor_id)
+    assert (worker.busy_threads, worker.jobs, worker.draining, worker.died_at) == (0, 0, False, None)
+    assert worker.alive
+    assert 20 < worker.lease_left_s <= 30
+
+
+async def test_a_renewal_pushes_out_the_leases_of_the_living_only(rig: Rig, store: Store) -> None:
+    living, draining, dead = await rig.worker(), await rig.worker(), await rig.worker()
+    await store.upkeep.drain([draining.id])
+    await store.upkeep.bury([dead.id], "crashed")
+    answer = await store.upkeep.renew([living.id, draining.id, dead.id, uuid4()], lease_ttl_s=1000)
+    assert answer == {living.id: False, draining.id: True}
+    left_s = {worker.id: worker.lease_left_s for worker in await store.views.workers()}
+    assert left_s[living.id] > 900
+    assert left_s[draining.id] > 900
+    assert left_s[dead.id] <= 60
+    assert await store.upkeep.renew([], lease_ttl_s=1000) == {}
+
+
+async def test_the_dead_stay_dead(rig: Rig, store: Store, sql: Sql) -> None:
+    worker = await rig.worker()
+    assert await store.upkeep.bury([worker.id], "left") == {worker.id}
+    assert await store.upkeep.bury([worker.id], "crashed") == set()
+    assert await store.upkeep.drain([worker.id]) == set()
+    assert await store.upkeep.renew([worker.id], lease_ttl_s=60) == {}
+    assert await store.upkeep.bury_expired() == set()
+    row = await sql.fetchrow("select cause, died_at from windlass.worker")
+    assert row
+    assert (row["cause"], row["died_at"] is not None) == ("left", True)
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await store.upkeep.register(NewWorker(worker.id, "again", 1, ["default"], ["echo"]), lease_ttl_s=60)
+
+
+async def test_exactly_the_expired_are_buried(rig: Rig, store: Store, sql: Sql) -> None:
+    living, lapsed = await rig.worker(), await rig.worker()
+    await lapse(sql, lapsed.id)
+    assert await store.upkeep.bury_expired() == {lapsed.id}
+    assert {worker.id: worker.alive for worker in await store.views.workers()} == {living.id: True, lapsed.id: False}
+
+
+async def test_workers_long_dead_are_forgotten_unless_they_hold_something(rig: Rig, store: Store, sql: Sql) -> None:
+    holder, leases = await holding(rig)
+    gone, fresh, living = await rig.worker(), await rig.worker(), await rig.worker()
+    await store.upkeep.bury([holder.id, gone.id, fresh.id], "left")
+    await sql.execute(
+        "update windlass.worker set died_at = now() - interval '2 days' where id = any ($1)", [holder.id, gone.id]
+    )
+    assert await store.upkeep.forget_workers() == {gone.id}
+    assert {worker.id for worker in await store.views.workers()} == {holder.id, fresh.id, living.id}
+    assert await reap_all(store) == len(leases)
+    assert await store.upkeep.forget_workers() == {holder.id}
+
+
+# Reaping. -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["left", "crashed", "expired", "unknown"])
+async def test_the_jobs_of_a_dead_worker_go_back_at_once_and_burn_no_failure(
+    rig: Rig, store: Store, sql: Sql, how: str
+) -> None:
+    worker, leases = await holding(rig, 3)
+    _, kept = await holding(rig, 2)
+    if how == "left":
+        await store.upkeep.bury([worker.id], "left")
+    elif how == "crashed":
+        await store.upkeep.bury([worker.id], "crashed")
+    elif how == "expired":
+        await lapse(sql, worker.id)
+    else:
+        await sql.execute("delete from windlass.worker where id = $1", worker.id)
+    assert await reap_all(store) == 3
+    assert await reap_all(store) == 0
+    for lease in leases:
+        job = await store.views.job(lease.job_id)
+        assert (job.status, job.attempt, job.failures) == (Status.READY, 1, 0)
+        (attempt,) = await store.views.attempts(lease.job_id)
+        assert (attempt.status, attempt.worker_id, attempt.token) == ("lost", worker.id, lease.token)
+        assert attempt.error == Error("Lost", "its worker died or lost its lease before the attempt ended")
+    assert {await rig.status(lease.job_id) for lease in kept} == {Status.RUNNING}
+    ranks = {row["job_id"]: row["rank"] for row in await sql.fetch("select job_id, rank from windlass.ready")}
+    assert ranks == {lease.job_id: lease.rank for lease in leases}
+
+
+async def test_a_new_leader_leaves_lapsed_leases_alone_but_reaps_the_buried(rig: Rig, store: Store, sql: Sql) -> None:
+    lapsed, (spared,) = await holding(rig)
+    buried, (reaped,) = await holding(rig)
+    await lapse(sql, lapsed.id)
+    await store.upkeep.bury([buried.id], "crashed")
+    assert await reap_all(store, expired=False) == 1
+    assert await rig.status(reaped.job_id) is Status.READY
+    assert await rig.status(spared.job_id) is Status.RUNNING
+    assert await store.upkeep.renew([lapsed.id], lease_ttl_s=60) == {lapsed.id: False}
+    assert await reap_all(store) == 0
+
+
+@pytest.mark.parametrize("renewed", [True, False])
+async def test_a_lost_lease_is_a_crash_only_if_others_renewed_meanwhile(
+    rig: Rig, store: Store, sql: Sql, renewed: bool
+) -> None:
+    worker, (lease,) = await holding(rig)
+    other = await rig.worker()
+    await lapse(sql, worker.id)
+    await sql.execute("update windlass.worker set renewed_at = now() - interval '1 h'")
+    if renewed:
+        await store.upkeep.renew([other.id], lease_ttl_s=60)
+    assert await reap_all(store) == 1
+    assert await sql.fetchval("select suspect from windlass.ready where job_id = $1", lease.job_id) is renewed
+
+
+async def test_a_job_that_was_asked_to_cancel_is_cancelled_by_the_reaper(rig: Rig, store: Store) -> None:
+    worker, (lease,) = await holding(rig)
+    await store.intake.cancel(lease.job_id)
+    await store.upkeep.bury([worker.id], "left")
+    assert await reap_all(store) == 1
+    assert await rig.status(lease.job_id) is Status.CANCELLED
+
+
+async def test_a_job_that_keeps_losing_its_workers_ends_as_a_poison_pill(rig: Rig, store: Store, sql: Sql) -> None:
+    (job_id,) = await rig.enqueue()
+    for _ in range(4):
+        worker, other = await rig.worker(), await rig.worker()
+        assert len(await worker.claim()) == 1
+        await lapse(sql, worker.id)
+        await store.upkeep.renew([other.id], lease_ttl_s=60)
+        assert await reap_all(store) == 1
+        if await rig.status(job_id) is Status.SCHEDULED:
+            await store.intake.run_now(job_id)
+    job = await store.views.job(job_id)
+    assert (job.status, job.error and job.error.type, job.attempt) == (Status.FAILED, "PoisonPill", 4)
+
+
+async def test_two_reapers_at_once_reap_each_job_once(rig: Rig, store: Store) -> None:
+    worker, leases = await holding(rig, 2_500)
+    await store.upkeep.bury([worker.id], "left")
+    moved = await asyncio.gather(*(reap_all(store) for _ in range(3)))
+    assert sum(moved) + await reap_all(store) == 2_500
+    counts = await store.views.counts()
+    assert counts == {("default", "echo", Status.READY): 2_500}
+    for lease in leases[::500]:
+        assert len(await store.views.attempts(lease.job_id)) == 1
+
+
+async def test_a_reaper_and_a_late_settle_of_the_worker_do_no_harm(rig: Rig, store: Store) -> None:
+    worker, leases = await holding(rig, 300)
+    await store.upkeep.bury([worker.id], "left")
+    _, receipt = await asyncio.gather(reap_all(store), worker.claims.release(leases))
+    assert await store.views.counts() == {("default", "echo", Status.READY): 300}
+    assert len(receipt.moved) + len(receipt.repeated) + len(receipt.refused) == 300
