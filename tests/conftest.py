@@ -1,6 +1,7 @@
 """Real parts for every test: one embedded PostgreSQL a run, a fresh database cloned from a migrated template a test."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -19,9 +20,14 @@ _TEMPLATE = "windlass_template"
 
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
-    """The server for tests that do not kill it. fsync is off: no test here pulls the plug (tests/faults has its own)."""
+    """The server for tests that do not kill it. fsync is off: no test here pulls the plug (tests/faults has its own).
+
+    WINDLASS_TEST_BIN_DIR runs the tests on another PostgreSQL, such as /usr/lib/postgresql/15/bin.
+    """
     folder: Path = tmp_path_factory.mktemp("postgres")
-    with EmbeddedPostgres(folder, settings={"fsync": "off", "max_connections": "300"}) as server:
+    other = os.environ.get("WINDLASS_TEST_BIN_DIR")
+    settings = {"fsync": "off", "max_connections": "300"}
+    with EmbeddedPostgres(folder, bin_dir=Path(other) if other else None, settings=settings) as server:
         asyncio.run(_make_template(server.url))
         yield server
 

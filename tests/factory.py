@@ -48,6 +48,8 @@ class OnConnection:
         self.sent.append(name)
         return await self._postgres.fetch(name, *args, connection=self._connection)
 
+    pinned = fetch
+
 
 @dataclass(frozen=True, slots=True)
 class Rig:

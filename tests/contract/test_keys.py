@@ -209,8 +209,7 @@ async def test_keys_expire_only_when_old_and_their_job_has_finished(rig: Rig, st
     young = {status: await rig.job(status, idempotency_key=f"young-{status}") for status in finished}
     ttl = f"{store.postgres.config.key_ttl_s} seconds"
     await sql.execute(f"update windlass.idempotency set created_at = now() - interval '{ttl}' where key like 'old-%'")
-    assert await store.upkeep.expire_keys(limit=2) == 2
-    assert await store.upkeep.expire_keys() == 1
+    assert await store.upkeep.expire_keys(limit=2) == len(finished)  # page by page, all of them
     assert await store.upkeep.expire_keys() == 0
     left = {row["key"] for row in await sql.fetch("select key from windlass.idempotency")}
     assert left == {f"old-{status}" for status in old if status not in finished} | {f"young-{s}" for s in young}

@@ -295,3 +295,12 @@ async def test_one_settlement_that_cannot_be_written_as_it_is_wedges_nothing(rig
     assert (await store.views.job(first.job_id)).error is None
     job = await store.views.job(bad.job_id)
     assert job.error is not None  # and says why it is not as it was
+
+
+async def test_a_completion_after_the_job_was_given_back_and_cancelled_is_refused(rig: Rig, store: Store) -> None:
+    worker = await rig.worker()
+    await rig.enqueue()
+    (lease,) = await worker.claim()
+    await store.intake.cancel(lease.job_id)
+    assert (await worker.settle(lease, Released())).moved == {lease.job_id: Status.CANCELLED}
+    assert (await worker.settle(lease, Completed())).of(lease.job_id) is Settled.REFUSED

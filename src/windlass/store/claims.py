@@ -38,7 +38,9 @@ class Claims:
         """Take ready jobs, lowest rank first, while they fit. One wide job at the head may end the answer early:
         what is left of the budget can be asked for again."""
         began_s = time.monotonic()
-        floors = {key: floor for key, floor in self._floors.at(began_s).items() if key[0] in ask.queues and key[1] <= ask.free}
+        floors = {
+            key: floor for key, floor in self._floors.at(began_s).items() if key[0] in ask.queues and key[1] <= ask.free
+        }
         looks = floors or {(queue, demand): _LOWEST for queue in ask.queues for demand in range(1, ask.free + 1)}
         budget = ask.free if ask.budget is None else ask.budget
         try:
@@ -92,7 +94,7 @@ class Claims:
 
     async def _read_back(self, moved: dict[UUID, Status], left: list[Settlement]) -> Receipt:
         written = zip(*((s.job_id, s.attempt, s.token, s.status, s.ended, s.fingerprint) for s in left), strict=True)
-        repeated = frozenset(row["job_id"] for row in await self._postgres.fetch("settled_by", *written))
+        repeated = frozenset(row["job_id"] for row in await self._postgres.pinned("settled_by", *written))
         return Receipt(moved, repeated, frozenset(s.job_id for s in left) - repeated)
 
     async def release(self, leases: Iterable[Lease]) -> Receipt:
@@ -104,11 +106,11 @@ class Claims:
         self, worker_id: UUID, held: Collection[UUID], *, older_than_s: float = 5.0
     ) -> list[UUID]:
         """Release running rows of this worker that it does not hold: claims whose answer was lost."""
-        rows = await self._postgres.fetch("strays", worker_id, older_than_s, list(held))
+        rows = await self._postgres.pinned("strays", worker_id, older_than_s, list(held))
         if not rows:
             return []
         return list((await self.release([Lease._make(row) for row in rows])).moved)
 
     async def cancel_requests(self, worker_id: UUID) -> dict[UUID, UUID]:
         """The jobs of this worker that were asked to cancel, with their tokens."""
-        return {row["job_id"]: row["token"] for row in await self._postgres.fetch("cancel_requests", worker_id)}
+        return {row["job_id"]: row["token"] for row in await self._postgres.pinned("cancel_requests", worker_id)}

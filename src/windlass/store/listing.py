@@ -119,12 +119,12 @@ class Search:
     def bound(self) -> str | None:
         """SQL for the id this page may not look below, if some branch has to walk."""
         if self._query.tag is None:
-            walks = [self._select(b.table, b.indexed) for b in self._branches if b.walked]
-        else:  # not both: every value bound must be used
-            walks = [self._select(table, (Equals("tag", self._query.tag),)) for table in _TAGS]
+            far, walks = SCAN, [self._select(b.table, b.indexed) for b in self._branches if b.walked]
+        else:  # not both: every value bound must be used. A tagged job is looked for in every table it may sit in.
+            far, walks = max(1, SCAN // 8), [self._select(t, (Equals("tag", self._query.tag),)) for t in _TAGS]
         if not walks:
             return None
-        ends = " union all ".join(f"(select ({walk} offset {SCAN} limit 1) as id)" for walk in walks)
+        ends = " union all ".join(f"(select ({walk} offset {far} limit 1) as id)" for walk in walks)
         return f"select e.id from ({ends}) e where e.id is not null order by e.id desc limit 1"
 
     def page(self, bound: UUID | None) -> str:
@@ -146,7 +146,7 @@ class Search:
         return f"select {row}.job_id from windlass.{table} {row} where {where} order by {row}.job_id desc"
 
     def _exists(self, branch: Branch) -> str:
-        where = self._where("t.job_id = g.job_id", branch.indexed + branch.walked, "t")
+        where = self._where("t.job_id = any (array[g.job_id])", branch.indexed + branch.walked, "t")
         return f"exists (select from windlass.{branch.table} t where {where})"
 
     def _where(self, first: str, conditions: tuple[Condition, ...], row: str) -> str:

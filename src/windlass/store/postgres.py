@@ -28,6 +28,10 @@ T = TypeVar("T")
 # Deadlock, serialisation failure, lock not available: nothing was written, and the same statement may be made again.
 _GAVE_WAY: Final = ("40P01", "40001", "55P03")
 _TRIES: Final = 8
+_PINNED: Final = (
+    "set local enable_seqscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off;"
+    " set local enable_bitmapscan = off; set local plan_cache_mode = force_custom_plan; set local jit = off"
+)
 # Connection trouble, shutdown or crash of the server, resources used up, read-only after a failover.
 _AWAY: Final = ("08", "53", "57P", "25006")
 
@@ -78,9 +82,7 @@ class Postgres:
                     "select set_config('lock_timeout', $1, true)", f"{lock_timeout_s * 1000:.0f}ms"
                 )
             if pinned:
-                await connection.execute(
-                    "set local enable_seqscan = off; set local enable_hashjoin = off; set local jit = off"
-                )
+                await connection.execute(_PINNED)
             yield connection
 
     async def pinned(self, name: str, *args: Any) -> list[asyncpg.Record]:

@@ -19,6 +19,7 @@ from windlass.store.protocol import Cause, LostLease, Rolled, WideJob
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGE: Final = 1_000
+_LINE: Final = 50  # wide jobs looked at in one tick
 
 
 class Upkeep:
@@ -77,23 +78,23 @@ class Upkeep:
     async def hold_unknown(self, *, after_s: float, limit: int = _PAGE) -> int:
         """Set aside jobs whose type no live worker knows."""
         types = [row["type"] for row in await self._postgres.fetch("unknown_types")]
-        return len(await self._postgres.fetch("hold_unknown", after_s, limit, types)) if types else 0
+        return len(await self._postgres.pinned("hold_unknown", after_s, limit, types)) if types else 0
 
     async def admit_known(self, *, limit: int = _PAGE) -> dict[str, int]:
         """Give back held jobs whose type some worker now knows."""
-        return {row["queue"]: row["jobs"] for row in await self._postgres.fetch("admit_known", limit)}
+        return {row["queue"]: row["jobs"] for row in await self._postgres.pinned("admit_known", limit)}
 
     # Wide jobs. -----------------------------------------------------------------------------------------------------
 
     async def waiting_wide(
-        self, queues: Sequence[str], *, widest: int, waited_s: float, limit: int = _PAGE
+        self, queues: Sequence[str], *, widest: int, waited_s: float, limit: int = _LINE
     ) -> list[WideJob]:
         """Jobs of 2 to `widest` threads that have waited, in rank order."""
         rows = await self._postgres.pinned("waiting_wide", list(queues), widest, waited_s, limit)
         return [WideJob(*row) for row in rows]
 
     async def too_wide(
-        self, queues: Sequence[str], *, widest: int, waited_s: float, limit: int = _PAGE
+        self, queues: Sequence[str], *, widest: int, waited_s: float, limit: int = _LINE
     ) -> list[WideJob]:
         """Jobs of more threads than any worker has, that have waited."""
         return [WideJob(*row) for row in await self._postgres.pinned("too_wide", list(queues), widest, waited_s, limit)]
@@ -148,7 +149,13 @@ class Upkeep:
 
     async def expire_keys(self, *, limit: int = _PAGE) -> int:
         """Forget idempotency keys past their time whose job has finished."""
-        return len(await self._postgres.pinned("expire_keys", self._postgres.config.key_ttl_s, limit))
+        expired, after = 0, (_LONG_AGO, "")
+        while True:
+            page = await self._postgres.pinned("old_keys", self._postgres.config.key_ttl_s, *after, limit)
+            expired += len(await self._postgres.pinned("expire_keys", [row["key"] for row in page]))
+            if len(page) < limit:
+                return expired
+            after = (page[-1]["created_at"], page[-1]["key"])
 
     async def roll_partitions(self) -> Rolled:
         """Make partitions ahead, remove old ones without losing a live job, and sweep what was kept long enough."""

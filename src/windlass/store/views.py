@@ -9,7 +9,7 @@ import asyncpg
 from windlass.errors import JobNotFound
 from windlass.model import Attempt, Error, Job, Queue, Status, Worker
 from windlass.store.listing import Search
-from windlass.store.postgres import Postgres
+from windlass.store.postgres import Connection, Postgres
 from windlass.store.protocol import Check, JobQuery, Page
 from windlass.store.statements import in_schema
 
@@ -21,7 +21,7 @@ class Views:
     async def job(self, job_id: UUID) -> Job:
         """One job wherever it is. Raises JobNotFound."""
         sql = self._jobs_sql("select $1::uuid as job_id")
-        async with self._postgres.connection() as connection:
+        async with self._postgres.transaction(pinned=True) as connection:
             rows = await connection.fetch(sql, job_id)
         if not rows:
             raise JobNotFound(job_id)
@@ -29,34 +29,33 @@ class Views:
 
     async def attempts(self, job_id: UUID) -> list[Attempt]:
         """The attempts of a job that have ended, oldest first."""
-        rows = await self._postgres.fetch("attempts", job_id)
+        rows = await self._postgres.pinned("attempts", job_id)
         return [Attempt(**{**dict(row), "error": _error(row["error"])}) for row in rows]
 
     async def jobs(self, query: JobQuery | None = None) -> Page:
         """One page of a list."""
         query = query or JobQuery()
-        bound = await self._bound(query)
         search = Search(query)
-        sql = self._jobs_sql(search.page(bound))
-        async with self._postgres.connection() as connection:
+        async with self._postgres.transaction(pinned=True) as connection:
+            bound = await self._bound(query, connection)
+            sql = self._jobs_sql(search.page(bound))
             jobs = [_job(row) for row in await connection.fetch(sql, *search.args)]
         if len(jobs) > query.limit:
             return Page(jobs[: query.limit], str(jobs[query.limit - 1].id))
         return Page(jobs, None if bound is None else str(bound))
 
-    async def _bound(self, query: JobQuery) -> UUID | None:
+    async def _bound(self, query: JobQuery, connection: Connection) -> UUID | None:
         search = Search(query)
         sql = search.bound()
         if sql is None:
             return None
-        async with self._postgres.connection() as connection:
-            bound: UUID | None = await connection.fetchval(self._in_schema(sql), *search.args)
+        bound: UUID | None = await connection.fetchval(self._in_schema(sql), *search.args)
         return bound
 
     async def counts(self) -> dict[tuple[str, str, Status], int]:
         """Exact numbers of jobs by queue, type and status, whatever their number."""
         found: dict[tuple[str, str, Status], int] = {}
-        for row in await self._postgres.fetch("counts"):
+        for row in await self._postgres.pinned("counts"):
             key = (row["queue"], row["type"], Status(row["status"]))
             found[key] = found.get(key, 0) + row["n"]
         return found
@@ -67,7 +66,7 @@ class Views:
         for (queue, _, status), n in (await self.counts()).items():
             of_queue = counts.setdefault(queue, {})
             of_queue[status] = of_queue.get(status, 0) + n
-        rows = await self._postgres.fetch("queues", list(counts))
+        rows = await self._postgres.pinned("queues", list(counts))
         return [
             Queue(
                 row["name"],
@@ -81,7 +80,7 @@ class Views:
 
     async def workers(self) -> list[Worker]:
         """Every worker, the living first, then the dead that are not forgotten yet."""
-        return [Worker(**dict(row)) for row in await self._postgres.fetch("workers")]
+        return [Worker(**dict(row)) for row in await self._postgres.pinned("workers")]
 
     async def check(self) -> Check:
         """Look for what must never be seen. Reads everything."""

@@ -14,19 +14,21 @@ from unnest($1::uuid[], $2::integer[], $3::uuid[], $4::text[], $5::text[], $6::t
   as s (job_id, attempt, token, status, ended, fingerprint)
 where exists (
   select from (
-    select o.token, o.attempt, o.status, o.fingerprint from windlass.outcome o where o.job_id = s.job_id
+    select o.token, o.attempt, o.status, o.fingerprint from windlass.outcome o where o.job_id = any (array[s.job_id])
     union all
-    select o.token, o.attempt, o.status, o.fingerprint from windlass.outcome_kept o where o.job_id = s.job_id
+    select o.token, o.attempt, o.status, o.fingerprint from windlass.outcome_kept o where o.job_id = any (array[s.job_id])
   ) o
-  where o.token = s.token and o.attempt = s.attempt and o.status in (s.status, 'cancelled')
+  where o.token = s.token and o.attempt = s.attempt
+    and o.status in (s.status, case when s.status <> 'completed' then 'cancelled' end)
     and o.fingerprint is not distinct from s.fingerprint
 ) or exists (
   select from (
-    select a.token, a.attempt, a.status, a.fingerprint from windlass.attempt a where a.job_id = s.job_id
+    select a.token, a.attempt, a.status, a.fingerprint from windlass.attempt a where a.job_id = any (array[s.job_id])
     union all
-    select a.token, a.attempt, a.status, a.fingerprint from windlass.attempt_kept a where a.job_id = s.job_id
+    select a.token, a.attempt, a.status, a.fingerprint from windlass.attempt_kept a where a.job_id = any (array[s.job_id])
   ) a
-  where a.token = s.token and a.attempt = s.attempt and a.status in (s.ended, 'cancelled')
+  where a.token = s.token and a.attempt = s.attempt
+    and a.status in (s.ended, case when s.status <> 'completed' then 'cancelled' end)
     and a.fingerprint is not distinct from s.fingerprint
 );
 

@@ -1,4 +1,5 @@
--- What callers do to jobs. Each statement is a whole move: all of it or nothing.
+-- What callers do to jobs. Each statement is a whole move: all of it or nothing. Tables that grow are joined by
+-- `= any (…)`, which only an index look-up can answer (see migration 0002).
 
 -- name: enqueue
 -- Store jobs and make them ready or scheduled. Guard: the id; a repeated id stores nothing and is not returned.
@@ -67,16 +68,14 @@ from (
 -- name: cancel
 -- Cancel waiting jobs; ask the workers of running ones. Guard: whoever deletes the row owns the move. The caller
 -- sorts the ids. Returns where each job now is; a job that was just moving is in neither and must be looked for again.
-with asked as (
-  select unnest($1::uuid[]) as job_id
-), from_scheduled as (
-  delete from windlass.scheduled t using asked a where t.job_id = a.job_id
+with from_scheduled as (
+  delete from windlass.scheduled t where t.job_id = any ($1::uuid[])
   returning t.job_id, t.ready_at, t.attempt, t.failures, t.queue, t.type
 ), from_held as (
-  delete from windlass.held t using asked a where t.job_id = a.job_id
+  delete from windlass.held t where t.job_id = any ($1::uuid[])
   returning t.job_id, t.ready_at, t.attempt, t.failures, t.queue, t.type
 ), from_ready as (
-  delete from windlass.ready t using asked a where t.job_id = a.job_id
+  delete from windlass.ready t where t.job_id = any ($1::uuid[])
   returning t.job_id, t.ready_at, t.attempt, t.failures, t.queue, t.type
 ), gone as (
   select 'scheduled' as status, s.* from from_scheduled s
@@ -84,7 +83,7 @@ with asked as (
   union all select 'ready', r.* from from_ready r
 ), running as (
   update windlass.running t set cancel_requested = coalesce(t.cancel_requested, $2::text::json)
-  from asked a where t.job_id = a.job_id
+  where t.job_id = any ($1::uuid[])
   returning t.job_id, t.worker_id
 ), finished as (
   insert into windlass.outcome (job_id, ready_at, finished_at, attempt, failures, status, queue, type, error)
@@ -110,12 +109,10 @@ select r.job_id, 'running', r.worker_id from running r;
 -- Make finished jobs ready again: the old outcome goes to attempt, failures begin anew. Guard: whoever deletes the
 -- outcome owns the move, so of two retries at once one finds nothing. The caller sorts the ids. A job whose partition
 -- is going takes its job row along.
-with asked as (
-  select unnest($1::uuid[]) as job_id
-), from_outcome as (
-  delete from windlass.outcome o using asked a where o.job_id = a.job_id returning o.*
+with from_outcome as (
+  delete from windlass.outcome o where o.job_id = any ($1::uuid[]) returning o.*
 ), from_kept as (
-  delete from windlass.outcome_kept o using asked a where o.job_id = a.job_id returning o.*
+  delete from windlass.outcome_kept o where o.job_id = any ($1::uuid[]) returning o.*
 ), gone as (
   select * from from_outcome union all select * from from_kept
 ), recorded as (
@@ -131,8 +128,9 @@ with asked as (
     g.fingerprint, g.log
   from gone g where g.job_id < (select h.id from windlass.horizon h)
 ), leaving as (
-  delete from windlass.job j using gone g
-  where j.id = g.job_id and j.id < (select h.id from windlass.horizon h)
+  delete from windlass.job j
+  where j.id = any ($1::uuid[]) and j.id = any (array(select g.job_id from gone g))
+    and j.id < (select h.id from windlass.horizon h)
   returning j.*
 ), kept as (
   insert into windlass.job_kept select * from leaving on conflict do nothing
@@ -159,13 +157,11 @@ select r.job_id, 'ready' as status, null::uuid as worker_id from readied r;
 
 -- name: run_now
 -- Make scheduled or held jobs ready at once; they keep their priority's head start. Guard: as cancel.
-with asked as (
-  select unnest($1::uuid[]) as job_id
-), from_scheduled as (
-  delete from windlass.scheduled t using asked a where t.job_id = a.job_id
+with from_scheduled as (
+  delete from windlass.scheduled t where t.job_id = any ($1::uuid[])
   returning t.job_id, t.rank, t.ready_at, t.attempt, t.failures, t.thread_demand, t.suspect, t.queue, t.type, t.crashed_at
 ), from_held as (
-  delete from windlass.held t using asked a where t.job_id = a.job_id
+  delete from windlass.held t where t.job_id = any ($1::uuid[])
   returning t.job_id, t.rank, t.ready_at, t.attempt, t.failures, t.thread_demand, t.suspect, t.queue, t.type, t.crashed_at
 ), gone as (
   select 'scheduled' as status, s.* from from_scheduled s

@@ -48,7 +48,7 @@ select r.job_id, r.attempt, r.token, r.worker_id, r.type, r.queue, r.thread_dema
   j.max_attempts, j.timeout_s, j.retry, '' as payload, j.name, j.priority, j.thread_demand, j.tags,
   j.idempotency_key, j.trace, date_part('epoch', r.claimed_at - r.ready_at) as waited_s, d.crashed
 from dead d
-join windlass.running r on r.worker_id = d.worker_id
+cross join lateral (select r.* from windlass.running r where r.worker_id = d.worker_id limit $1) r
 left join lateral (
   select * from windlass.job where id = r.job_id
   union all select * from windlass.job_kept where id = r.job_id
@@ -61,7 +61,7 @@ limit $1;
 -- Remove workers that died long ago and hold nothing.
 delete from windlass.worker w
 where w.died_at < now() - make_interval(secs => $1)
-  and not exists (select from windlass.running r where r.worker_id = w.id)
+  and not exists (select from windlass.running r where r.worker_id = any (array[w.id]))
 returning w.id;
 
 -- name: promote
@@ -72,7 +72,7 @@ with due as materialized (
   order by s.ready_at limit $1
   for update skip locked
 ), gone as (
-  delete from windlass.scheduled s using due d where s.job_id = d.job_id returning s.*
+  delete from windlass.scheduled s where s.job_id = any (array(select d.job_id from due d)) returning s.*
 ), moved as (
   insert into windlass.ready (job_id, rank, ready_at, attempt, failures, thread_demand, suspect, queue, type, crashed_at)
   select g.job_id, g.rank, g.ready_at, g.attempt, g.failures, g.thread_demand, g.suspect, g.queue, g.type, g.crashed_at
@@ -101,7 +101,7 @@ with strange as materialized (
   order by r.job_id limit $2
   for update of r skip locked
 ), gone as (
-  delete from windlass.ready r using strange s where r.job_id = s.job_id returning r.*
+  delete from windlass.ready r where r.job_id = any (array(select s.job_id from strange s)) returning r.*
 ), moved as (
   insert into windlass.held (job_id, rank, ready_at, attempt, failures, thread_demand, suspect, queue, type, crashed_at, reason)
   select g.job_id, g.rank, g.ready_at, g.attempt, g.failures, g.thread_demand, g.suspect, g.queue, g.type, g.crashed_at,
@@ -129,7 +129,7 @@ with known as materialized (
   ) h
   limit $1
 ), gone as (
-  delete from windlass.held h using page p where h.job_id = p.job_id returning h.*
+  delete from windlass.held h where h.job_id = any (array(select p.job_id from page p)) returning h.*
 ), moved as (
   insert into windlass.ready (job_id, rank, ready_at, attempt, failures, thread_demand, suspect, queue, type, crashed_at)
   select g.job_id, g.rank, g.ready_at, g.attempt, g.failures, g.thread_demand, g.suspect, g.queue, g.type, g.crashed_at
@@ -159,51 +159,59 @@ update windlass.leader set expires_at = now() where holder = $1 returning term;
 -- name: waiting_wide
 -- Ready jobs of unpaused queues that ask for several threads and have waited, in rank order, for reservations.
 -- Index: ready_claim, one probe per queue and demand.
-select r.job_id, r.queue, r.type, r.thread_demand, j.if_too_wide
-from unnest($1::text[]) as q (name)
-join lateral (select where not exists (select from windlass.queue p where p.name = q.name and p.paused)) open on true
-cross join generate_series(2, $2::integer) as d (demand)
-cross join lateral (
-  select r.* from windlass.ready r
-  where r.queue = q.name and r.thread_demand = d.demand and r.ready_at < now() - make_interval(secs => $3)
+with line as materialized (
+  select r.job_id, r.queue, r.type, r.thread_demand, r.rank
+  from unnest($1::text[]) as q (name)
+  cross join generate_series(2, $2::integer) as d (demand)
+  cross join lateral (
+    select r.* from windlass.ready r
+    where r.queue = q.name and r.thread_demand = d.demand and r.ready_at < now() - make_interval(secs => $3)
+    order by r.rank limit $4
+  ) r
+  where not exists (select from windlass.queue p where p.name = q.name and p.paused)
   order by r.rank limit $4
-) r
+)
+select l.job_id, l.queue, l.type, l.thread_demand, j.if_too_wide
+from line l
 cross join lateral (
-  select if_too_wide from windlass.job where id = r.job_id
-  union all select if_too_wide from windlass.job_kept where id = r.job_id
+  select if_too_wide from windlass.job where id = l.job_id
+  union all select if_too_wide from windlass.job_kept where id = l.job_id
   limit 1
 ) j
-order by r.rank limit $4;
+order by l.rank;
 
 -- name: too_wide
 -- Ready jobs wider than `widest`, the most any worker has, that have waited; one probe of ready_claim per queue.
-select r.job_id, r.queue, r.type, r.thread_demand, j.if_too_wide
-from unnest($1::text[]) as q (name)
+with line as materialized (
+  select r.job_id, r.queue, r.type, r.thread_demand, r.rank
+  from unnest($1::text[]) as q (name)
+  cross join lateral (
+    select r.* from windlass.ready r
+    where r.queue = q.name and r.thread_demand > $2 and r.ready_at < now() - make_interval(secs => $3)
+    order by r.thread_demand, r.rank limit $4
+  ) r
+  order by r.rank limit $4
+)
+select l.job_id, l.queue, l.type, l.thread_demand, j.if_too_wide
+from line l
 cross join lateral (
-  select r.* from windlass.ready r
-  where r.queue = q.name and r.thread_demand > $2 and r.ready_at < now() - make_interval(secs => $3)
-  order by r.thread_demand, r.rank limit $4
-) r
-cross join lateral (
-  select if_too_wide from windlass.job where id = r.job_id
-  union all select if_too_wide from windlass.job_kept where id = r.job_id
+  select if_too_wide from windlass.job where id = l.job_id
+  union all select if_too_wide from windlass.job_kept where id = l.job_id
   limit 1
 ) j
-order by r.rank limit $4;
+order by l.rank;
 
 -- name: narrow
 -- Let jobs that are wider than any worker run on one thread. Guard: still ready, still that wide.
 update windlass.ready r set thread_demand = 1
-from unnest($1::uuid[], $2::smallint[]) as w (job_id, thread_demand)
-where r.job_id = w.job_id and r.thread_demand = w.thread_demand
+where r.job_id = any ($1::uuid[]) and r.thread_demand = ($2::smallint[])[array_position($1::uuid[], r.job_id)]
 returning r.job_id;
 
 -- name: give_up
 -- Fail ready jobs that would rather fail than be narrowed. Guard: whoever deletes the ready row owns the move.
 with gone as (
   delete from windlass.ready r
-  using unnest($1::uuid[], $2::smallint[]) as w (job_id, thread_demand)
-  where r.job_id = w.job_id and r.thread_demand = w.thread_demand
+  where r.job_id = any ($1::uuid[]) and r.thread_demand = ($2::smallint[])[array_position($1::uuid[], r.job_id)]
   returning r.*
 ), finished as (
   insert into windlass.outcome (job_id, ready_at, finished_at, attempt, failures, status, queue, type, error, fingerprint)
@@ -234,7 +242,7 @@ where not exists (
 -- Keep threads free for wide jobs that still wait. Guard: one per worker, one per job; of two leaders one gives way.
 with wanted as (
   select w.* from unnest($1::uuid[], $2::uuid[], $3::integer[]) as w (worker_id, job_id, threads)
-  where exists (select from windlass.ready r where r.job_id = w.job_id)
+  where exists (select from windlass.ready r where r.job_id = any (array[w.job_id]))
 ), renewed as (
   update windlass.reservation v set expires_at = now() + make_interval(secs => $4), threads = w.threads
   from wanted w where v.worker_id = w.worker_id and v.job_id = w.job_id
@@ -270,18 +278,19 @@ with deltas as (
 insert into windlass.tally (horizon, status, queue, type, n)
 select pg_snapshot_xmin(pg_current_snapshot()), s.status, s.queue, s.type, s.n from summed s where s.n <> 0;
 
+-- name: old_keys
+-- Idempotency keys past their time, oldest first, after the last one seen. Index: idempotency_age.
+select i.key, i.created_at, i.job_id from windlass.idempotency i
+where i.created_at < now() - make_interval(secs => $1) and (i.created_at, i.key) > ($2::timestamptz, $3::text)
+order by i.created_at, i.key limit $4;
+
 -- name: expire_keys
--- Forget idempotency keys that are old and whose job has finished. Index: idempotency_age.
+-- Forget those of the given keys whose job has finished.
 with old as materialized (
-  select i.key, i.job_id from windlass.idempotency i
-  where i.created_at < now() - make_interval(secs => $1)
-    and not exists (select from windlass.scheduled t where t.job_id = i.job_id)
-    and not exists (select from windlass.held t where t.job_id = i.job_id)
-    and not exists (select from windlass.ready t where t.job_id = i.job_id)
-    and not exists (select from windlass.running t where t.job_id = i.job_id)
-    and (exists (select from windlass.outcome t where t.job_id = i.job_id)
-      or exists (select from windlass.outcome_kept t where t.job_id = i.job_id))
-  order by i.created_at limit $2
+  select i.key from windlass.idempotency i
+  where i.key = any ($1::text[])
+    and (exists (select from windlass.outcome t where t.job_id = any (array[i.job_id]))
+      or exists (select from windlass.outcome_kept t where t.job_id = any (array[i.job_id])))
   for update skip locked
 )
-delete from windlass.idempotency i using old o where i.key = o.key returning i.key;
+delete from windlass.idempotency i where i.key = any (array(select o.key from old o)) returning i.key;

@@ -11,29 +11,30 @@ with known as materialized (
   select s.job_id, 'scheduled' as status, null as reason, s.attempt, s.failures, s.ready_at,
     null::timestamptz as started_at, null::timestamptz as finished_at, null::uuid as worker_id,
     null::smallint as threads_granted, false as cancel_requested, null::json as result, null::json as error
-  from page p join windlass.scheduled s on s.job_id = p.job_id
+  from windlass.scheduled s where s.job_id = any (array(select p.job_id from page p))
   union all
   select h.job_id, 'held', h.reason, h.attempt, h.failures, h.ready_at, null, null, null, null, false, null, null
-  from page p join windlass.held h on h.job_id = p.job_id
+  from windlass.held h where h.job_id = any (array(select p.job_id from page p))
   union all
   select r.job_id, case when why.reason is null then 'ready' else 'held' end, why.reason, r.attempt, r.failures,
     r.ready_at, null, null, null, null, false, null, null
-  from page p join windlass.ready r on r.job_id = p.job_id cross join known k cross join lateral (
+  from windlass.ready r cross join known k cross join lateral (
     select case when exists (select from windlass.queue q where q.name = r.queue and q.paused) then 'queue paused'
                 when r.type <> all (k.types) then 'unknown type' end as reason
   ) why
+  where r.job_id = any (array(select p.job_id from page p))
   union all
   select r.job_id, 'running', null, r.attempt, r.failures, r.ready_at, r.claimed_at, null, r.worker_id,
     r.thread_demand, r.cancel_requested is not null, null, null
-  from page p join windlass.running r on r.job_id = p.job_id
+  from windlass.running r where r.job_id = any (array(select p.job_id from page p))
   union all
   select o.job_id, o.status, null, o.attempt, o.failures, o.ready_at, o.started_at, o.finished_at, o.worker_id,
     o.threads, false, o.result, o.error
-  from page p join windlass.outcome o on o.job_id = p.job_id
+  from page p cross join lateral (select o.* from windlass.outcome o where o.job_id = p.job_id limit 1) o
   union all
   select o.job_id, o.status, null, o.attempt, o.failures, o.ready_at, o.started_at, o.finished_at, o.worker_id,
     o.threads, false, o.result, o.error
-  from page p join windlass.outcome_kept o on o.job_id = p.job_id
+  from windlass.outcome_kept o where o.job_id = any (array(select p.job_id from page p))
 )
 select j.id, j.type, l.status, l.reason, j.name, j.queue, j.priority, j.thread_demand, l.threads_granted,
   j.max_attempts, j.timeout_s, j.tags, j.idempotency_key, j.created_at, j.scheduled_at, l.ready_at, l.started_at,
@@ -98,10 +99,10 @@ select w.id, w.name, w.threads, coalesce(r.threads, 0)::integer as busy_threads,
   w.queues, w.types, w.supervisor_id, w.started_at, w.renewed_at,
   date_part('epoch', w.lease_until - now()) as lease_left_s, w.draining, w.died_at, r.last_claim_at, v.job_id as reserved_for
 from windlass.worker w
-left join (
-  select r.worker_id, sum(r.thread_demand) as threads, count(*) as jobs, max(r.claimed_at) as last_claim_at
-  from windlass.running r group by r.worker_id
-) r on r.worker_id = w.id
+cross join lateral (
+  select sum(r.thread_demand) as threads, count(*) as jobs, max(r.claimed_at) as last_claim_at
+  from windlass.running r where r.worker_id = any (array[w.id])
+) r
 left join windlass.reservation v on v.worker_id = w.id and v.expires_at > now()
 order by w.died_at nulls first, w.started_at, w.id;
 

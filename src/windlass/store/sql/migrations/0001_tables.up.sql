@@ -161,7 +161,7 @@ create table windlass.idempotency (
   fingerprint bytea not null
 );
 create index idempotency_job on windlass.idempotency (job_id);
-create index idempotency_age on windlass.idempotency (created_at);
+create index idempotency_age on windlass.idempotency (created_at, key);
 
 -- Counts per queue, type and status. Statements append what they changed (counter); the leader folds it (tally).
 -- Not updated in place: under a held snapshot a row updated a thousand times a second is a chain as long.

@@ -1,6 +1,8 @@
 -- Claim and settle, the hot moves, as plain SQL functions: their SET clauses pin the plans without session state (so
 -- any pooler works), and the version in the name lets old and new workers run side by side.
--- Pinned because with statistics taken while a table was empty the planner scans dead rows.
+-- Pinned because with statistics taken while a table was empty the planner scans dead rows. A table that grows is
+-- joined as `t.job_id = any (array[x.job_id])`, never as `t.job_id = x.job_id`: only an index look-up per row can answer
+-- that, while the plain form was seen to walk a whole index (200,000 rows) to merge it with a batch of one.
 
 create function windlass.microseconds(moment timestamptz) returns bigint
 language sql immutable parallel safe
@@ -32,7 +34,7 @@ begin atomic
     where v.worker_id = p_worker and v.expires_at > now()
       and exists (
         select from windlass.ready r left join windlass.queue q on q.name = r.queue
-        where r.job_id = v.job_id and q.paused is not true
+        where r.job_id = any (array[v.job_id]) and q.paused is not true
       )
   ), room as materialized (
     select me.queues,
@@ -57,15 +59,15 @@ begin atomic
     from room
     cross join lateral (
       select r.job_id, r.rank, r.thread_demand from windlass.ready r
-      where r.job_id = room.reserved and r.queue = any (room.queues) and r.type = any (p_types)
+      where r.job_id = any (array[room.reserved]) and r.queue = any (room.queues) and r.type = any (p_types)
       for update skip locked
     ) f
   ), merged as (
     select f.job_id, sum(f.thread_demand) over line as threads, row_number() over line as place
     from found f window line as (order by f.first desc, f.rank, f.job_id)
   ), gone as (
-    delete from windlass.ready r using merged m, room
-    where r.job_id = m.job_id and m.threads <= room.budget and m.place <= p_most
+    delete from windlass.ready r
+    where r.job_id = any (array(select m.job_id from merged m, room where m.threads <= room.budget and m.place <= p_most))
     returning r.*
   ), moved as (
     insert into windlass.running (job_id, rank, ready_at, attempt, failures, thread_demand, suspect, queue, type,
@@ -114,7 +116,8 @@ begin atomic
       p_result, p_error, p_fingerprint, p_execution_s, p_log)
       as s (job_id, attempt, token, worker_id, status, delay_s, failed, crashed, suspect, ended,
         result, error, fingerprint, execution_s, log)
-    where r.job_id = s.job_id and r.attempt = s.attempt and r.token = s.token and r.worker_id = s.worker_id
+    where r.job_id = any (array[s.job_id]) and r.attempt = s.attempt and r.token = s.token
+      and r.worker_id is not distinct from s.worker_id  -- plain equality would let the worker's index be walked
     returning r.job_id, r.rank, r.ready_at, r.attempt, r.failures + s.failed::integer as failures, r.thread_demand,
       s.suspect, r.queue, r.type, r.token, r.worker_id,
       case when s.crashed then array_append(r.crashed_at, now()) else r.crashed_at end as crashed_at,
