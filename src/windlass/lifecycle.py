@@ -118,9 +118,9 @@ def settle(
     lease: Lease, outcome: Outcome, *, jitter: float, execution_s: float | None = None, log: str | None = None
 ) -> Settlement:
     """Decide what becomes of a job after one attempt. `jitter` is a number in [0, 1) drawn by the caller."""
-    fence = lease[:4]
     if isinstance(outcome, Completed):
-        return _completed(fence, outcome, execution_s, log)
+        return _completed(lease, outcome, execution_s, log)
+    fence = lease[:4]
     # A suspect stays one until it has finished: giving it back proves nothing.
     base = Settlement(
         *fence, Status.READY, suspect=lease.suspect, execution_s=execution_s, log=_clip(log, log_chars_max)
@@ -161,24 +161,20 @@ def _backoff_bare(failures: int, policy: RetryPolicy) -> float:
     return min(policy.cap_s, policy.base_s * policy.factor**doublings)
 
 
-def _completed(
-    fence: tuple[UUID, int, UUID, UUID], outcome: Completed, execution_s: float | None, log: str | None
-) -> Settlement:
-    try:
-        result = None if outcome.result is None else encode(outcome.result, "result", bytes_max=result_bytes_max)
-    except InvalidPayload as problem:
-        # The work was done: failing it here would run it again. It finishes, and says why there is no result.
-        done = Settlement(
-            *fence, Status.COMPLETED, ended=Ended.COMPLETED, execution_s=execution_s, log=_clip(log, log_chars_max)
-        )
-        return _with_error(done, Error("ResultNotStored", str(problem)))
-    return Settlement(
-        *fence,
-        Status.COMPLETED,
-        ended=Ended.COMPLETED,
-        result=result,
-        execution_s=execution_s,
-        log=None if log is None else _clip(log, log_chars_max),
+def _completed(lease: Lease, outcome: Completed, execution_s: float | None, log: str | None) -> Settlement:
+    result = error = mark = None
+    if outcome.result is not None:
+        try:
+            result = encode(outcome.result, "result", bytes_max=result_bytes_max)
+        except InvalidPayload as problem:
+            # The work was done: failing it here would run it again. It finishes, and says why there is no result.
+            lack = Error("ResultNotStored", str(problem))
+            error, mark = error_document(lack), fingerprint(lack)
+    kept = log if log is None else _clip(log, log_chars_max)
+    status, ended = Status.COMPLETED, Ended.COMPLETED
+    # _make, because every job comes this way: naming the fields costs twice as much as all the rest of this.
+    return Settlement._make(
+        (*lease[:4], status, None, False, False, False, ended, result, error, mark, execution_s, kept)
     )
 
 
