@@ -114,7 +114,7 @@ async def drain_bare(bench: Bench) -> float:
             ids, [1] * n, [token] * n, [bench.worker_id] * n, ["completed"] * n, nothing[:n], [False] * n, [False] * n,
             [False] * n, ["completed"] * n, nothing[:n], nothing[:n], nothing[:n], [0.001] * n, nothing[:n],
         )  # fmt: skip
-        return len(moved)
+        return int(moved[0]["moved"])
 
     rate = await two_loops(claim, settle_batch)
     await one.close()

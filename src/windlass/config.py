@@ -53,6 +53,9 @@ class StoreConfig:
         unit="postgresql:// URL",
         secret=True,
     )
+    data_dir: str | None = _setting(
+        None, "where the embedded PostgreSQL keeps its data; not set: the user's data folder", unit="folder"
+    )
     schema: str = _setting("windlass", "the schema that holds our tables", unit="identifier")
     pool_min: int = _setting(2, "connections kept open per process", unit="connections", least=0, most=1000)
     pool_max: int = _setting(10, "connections per process at most", unit="connections", least=2, most=1000)

@@ -194,3 +194,37 @@ async def test_one_settlement_that_cannot_be_stored_costs_its_neighbours_nothing
     assert job.error is not None
     assert (job.result, job.error.type) == (None, "NotStored")
     assert (await store.views.job(other.job_id)).result == '{"n":1}'
+
+
+async def test_a_second_outcome_is_refused_and_logged_and_costs_its_neighbours_nothing(
+    rig: Rig, store: Store, sql: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = await rig.worker()
+    doubled, innocent = await rig.enqueue(2)
+    leases = await worker.claim()
+    await sql.execute(
+        "insert into windlass.outcome (job_id, ready_at, finished_at, attempt, failures, status, queue, type)"
+        " values ($1, now(), now(), 1, 0, 'completed', 'default', 'echo')",
+        doubled,
+    )
+    receipt = await worker.claims.settle([settle(lease, Completed(), jitter=0) for lease in leases])
+    assert (list(receipt.moved), set(receipt.refused)) == ([innocent], {doubled})
+    assert str(doubled) in caplog.text
+    # The row planted above was not counted; the running one was, and went without a move.
+    await sql.execute(
+        "insert into windlass.counter (status, queue, type, n)"
+        " values ('completed', 'default', 'echo', 1), ('running', 'default', 'echo', -1)"
+    )
+
+
+async def test_a_ready_key_of_a_running_job_does_not_wedge_the_queue(rig: Rig, sql: Connection) -> None:
+    worker = await rig.worker()
+    await rig.enqueue(2)
+    (first,) = await worker.claim(free=1)
+    await sql.execute(
+        "insert into windlass.ready select job_id, 0, ready_at, attempt, failures, thread_demand, suspect, queue, type"
+        " from windlass.running"
+    )
+    (second,) = await worker.claim(free=1)
+    assert second.job_id != first.job_id
+    await worker.claims.settle([settle(lease, Completed(), jitter=0) for lease in (first, second)])

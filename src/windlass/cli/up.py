@@ -20,7 +20,7 @@ from windlass.store.postgres import connect
 from windlass.store.store import open_store
 
 DataDir = Annotated[
-    Path | None, typer.Option(help="Where the embedded database keeps its data.", envvar="WINDLASS_DATA_DIR")
+    Path | None, typer.Option(help="Where the embedded database keeps its data (also WINDLASS_DATA_DIR).")
 ]
 Ephemeral = Annotated[bool, typer.Option("--ephemeral", help="Keep the data only while it runs.")]
 Once = Annotated[bool, typer.Option("--once", help="Report and stop again.")]

@@ -48,7 +48,8 @@ def database(config: Config, data_dir: Path | None, *, ephemeral: bool = False) 
         with TemporaryDirectory(prefix="windlass-") as folder, EmbeddedPostgres(Path(folder) / "postgres") as server:
             yield with_url(config, server.url)
     else:
-        with EmbeddedPostgres((data_dir or default_data_dir()) / "postgres") as server:
+        said = Path(config.store.data_dir) if config.store.data_dir else None
+        with EmbeddedPostgres((data_dir or said or default_data_dir()) / "postgres") as server:
             yield with_url(config, server.url)
 
 

@@ -4,15 +4,17 @@ A claim hands out no job twice. Every write after it is fenced by (job, attempt,
 lease that was lost changes nothing and is reported.
 """
 
+import logging
 import time
 from collections.abc import Collection, Iterable
 from operator import itemgetter
 from typing import Final
 from uuid import UUID, uuid4
 
-from asyncpg import PostgresError
+import asyncpg
+from asyncpg import PostgresError, UniqueViolationError
 
-from windlass.errors import WindlassError
+from windlass.errors import Corrupt, WindlassError
 from windlass.lifecycle import Released, Settlement, error_document, settle
 from windlass.model import Error, Lease, Status
 from windlass.store.floors import Floors
@@ -20,7 +22,9 @@ from windlass.store.postgres import Postgres
 from windlass.store.protocol import Ask, Receipt, merged
 
 _LOWEST: Final = -(2**63)
-_STATUSES: Final = {status.value: status for status in Status}
+_log: Final = logging.getLogger(__name__)
+
+Looks = dict[tuple[str, int], int]
 
 
 class Claims:
@@ -42,17 +46,13 @@ class Claims:
             key: floor for key, floor in self._floors.at(began_s).items() if key[0] in ask.queues and key[1] <= ask.free
         }
         looks = floors or {(queue, demand): _LOWEST for queue in ask.queues for demand in range(1, ask.free + 1)}
-        budget = ask.free if ask.budget is None else ask.budget
         try:
-            rows = await self._postgres.fetch(
-                "claim", ask.worker_id, uuid4(), [queue for queue, _ in looks], [demand for _, demand in looks],
-                list(looks.values()), ask.types, budget, ask.busy, ask.most,
-            )  # fmt: skip
+            rows = await self._take(ask, looks)
         except WindlassError:
             self._floors.forget()
             raise
         leases = [Lease._make(row) for row in rows]
-        self._learn(ask, budget, leases, full=not floors, began_s=began_s)
+        self._learn(ask, leases, full=not floors, began_s=began_s)
         orphans = [lease for lease in leases if lease.payload is None]
         if orphans:
             # A job row is out of sight for a moment while its partition is removed: such a job goes back.
@@ -60,8 +60,18 @@ class Claims:
             return [lease for lease in leases if lease.payload is not None]
         return leases
 
-    def _learn(self, ask: Ask, budget: int, leases: list[Lease], *, full: bool, began_s: float) -> None:
-        if len(leases) < ask.most and sum(lease.threads for lease in leases) < budget:
+    async def _take(self, ask: Ask, looks: Looks) -> list[asyncpg.Record]:
+        queues, demands = [queue for queue, _ in looks], [demand for _, demand in looks]
+        args = (queues, demands, list(looks.values()), ask.types, _budget(ask), ask.busy, ask.most)
+        try:
+            return await self._postgres.fetch("claim", ask.worker_id, uuid4(), *args)
+        except UniqueViolationError as error:
+            if not await self._mend():
+                raise Corrupt(f"claiming from {queues}: {error}") from error
+        return await self._postgres.fetch("claim", ask.worker_id, uuid4(), *args)
+
+    def _learn(self, ask: Ask, leases: list[Lease], *, full: bool, began_s: float) -> None:
+        if len(leases) < ask.most and sum(lease.threads for lease in leases) < _budget(ask):
             self._floors.forget()  # came back short
             return
         seen = (((lease.queue, lease.threads), lease.rank) for lease in leases)
@@ -73,17 +83,26 @@ class Claims:
         if not batch:
             return Receipt({})
         try:
-            rows = await self._postgres.fetch("settle", *zip(*batch, strict=True))
+            ((count, moved_ids, cancelled_ids),) = await self._postgres.fetch("settle", *zip(*batch, strict=True))
         except PostgresError as error:
             return await self._one_by_one(batch, error)
-        moved = {job_id: _STATUSES[status] for job_id, status in rows}
-        left = [] if len(moved) == len(batch) else [s for s in batch if s.job_id not in moved]
+        moved: dict[UUID, Status] = {settlement[0]: settlement[4] for settlement in batch}
+        if cancelled_ids:
+            moved |= dict.fromkeys(cancelled_ids, Status.CANCELLED)
+        if count == len(batch):
+            return Receipt(moved)
+        ours = frozenset(moved_ids or ())
+        moved = {job_id: status for job_id, status in moved.items() if job_id in ours}
+        left = [settlement for settlement in batch if settlement.job_id not in ours]
         return await self._read_back(moved, left) if left else Receipt(moved)
 
     async def _one_by_one(self, batch: list[Settlement], error: PostgresError) -> Receipt:
         """Something in the batch cannot be stored: only that row may suffer. The work was done, so it is settled all the
         same, with the reason in place of what could not be kept."""
-        if len(batch) > 1:
+        doubled = isinstance(error, UniqueViolationError)
+        if doubled and not await self._mend():
+            raise Corrupt(f"settling jobs {[str(s.job_id) for s in batch]}: {error}") from error
+        if doubled or len(batch) > 1:
             return merged([await self.settle([settlement]) for settlement in batch])
         (settlement,) = batch
         note = error_document(Error("NotStored", str(error)))
@@ -91,6 +110,13 @@ class Claims:
             raise error
         bare = settlement._replace(result=None, log=None, execution_s=None, error=note)
         return await self.settle([bare])
+
+    async def _mend(self) -> bool:
+        """Jobs in two tables: a fault of ours, or someone's own SQL. Put right, and never silently."""
+        mended = [str(row["job_id"]) for row in await self._postgres.pinned("mend")]
+        if mended:
+            _log.error("jobs that sat in two tables were put right: %s", ", ".join(mended))
+        return bool(mended)
 
     async def _read_back(self, moved: dict[UUID, Status], left: list[Settlement]) -> Receipt:
         written = zip(*((s.job_id, s.attempt, s.token, s.status, s.ended, s.fingerprint) for s in left), strict=True)
@@ -114,3 +140,7 @@ class Claims:
     async def cancel_requests(self, worker_id: UUID) -> dict[UUID, UUID]:
         """The jobs of this worker that were asked to cancel, with their tokens."""
         return {row["job_id"]: row["token"] for row in await self._postgres.pinned("cancel_requests", worker_id)}
+
+
+def _budget(ask: Ask) -> int:
+    return ask.free if ask.budget is None else ask.budget

@@ -6,6 +6,7 @@ A filter without an index of its own could walk for ever past jobs that do not m
 far and may come back short, with a cursor to go on from.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -18,6 +19,7 @@ from windlass.store.protocol import JobQuery
 
 SCAN: Final = 20_000
 page_max: Final = 200
+lines_max: Final = 32
 _OUTCOMES: Final = ("outcome", "outcome_kept")
 _TAGS: Final = ("tag", "tag_kept")
 _FIRST: Final = UUID(int=0)
@@ -56,6 +58,7 @@ class Equals(NamedTuple):
 
 
 Condition = Equals | str
+Line = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,9 @@ _SHOWN_HELD: Final = (
 )
 
 
-def branches(query: JobQuery) -> list[Branch]:
-    """Where the wanted jobs can be."""
+def branches(query: JobQuery, lines: Sequence[Line] | None) -> list[Branch]:
+    """Where the wanted jobs can be. `lines`: the pairs of type and queue that finished jobs have, as far as the query
+    asks for either; None if it asks for neither, or if there are too many to look at one by one."""
     statuses = frozenset(query.statuses) or frozenset(Status)
     given = (("type", query.type), ("queue", query.queue))
     filters = tuple(Equals(column, value) for column, value in given if value is not None)
@@ -91,39 +95,51 @@ def branches(query: JobQuery) -> list[Branch]:
     elif Status.HELD in statuses:
         found.append(Branch("ready", walked=(*filters, _SHOWN_HELD)))
     if statuses >= FINISHED:
-        return found + [Branch(table, filters[:1], filters[1:]) for table in _OUTCOMES]
-    return found + [branch for status in sorted(statuses & FINISHED) for branch in _finished(status, filters)]
+        return found + _by_line(lines, (), filters)
+    for status in sorted(statuses & FINISHED):
+        # Written out, not bound: a partial index is used only where its condition can be read in the text.
+        is_status = f"t.status = '{status.value}'"
+        if status is Status.COMPLETED:  # most of their table, so without an index of their own
+            found += _by_line(lines, (is_status,), filters)
+        else:
+            found += [Branch(table, (is_status, *filters[:1]), filters[1:]) for table in _OUTCOMES]
+    return found
 
 
-def _finished(status: Status, filters: tuple[Equals, ...]) -> list[Branch]:
-    # Written out, not bound: a partial index is used only where its condition can be read in the text.
-    is_status = f"t.status = '{status.value}'"
-    indexed: tuple[Condition, ...]
-    walked: tuple[Condition, ...]
-    if status is Status.COMPLETED:  # most of their table, so without an index of their own
-        indexed, walked = filters[:1], (is_status, *filters[1:])
-    else:
-        indexed, walked = (is_status, *filters[:1]), filters[1:]
-    return [Branch(table, indexed, walked) for table in _OUTCOMES]
+def _by_line(lines: Sequence[Line] | None, walked: tuple[Condition, ...], filters: tuple[Equals, ...]) -> list[Branch]:
+    if lines is None:
+        return [Branch(table, (), (*walked, *filters)) for table in _OUTCOMES]
+    return [
+        Branch(table, (Equals("type", line[0]), Equals("queue", line[1])), walked)
+        for line in lines
+        for table in _OUTCOMES
+    ]
 
 
 class Search:
     """Writes the SQL of one query; `args` are its values so far."""
 
-    def __init__(self, query: JobQuery) -> None:
+    def __init__(self, query: JobQuery, lines: Sequence[Line] | None) -> None:
         self.args: list[Any] = []
         self._query = query
-        self._branches = branches(query)
+        self._branches = branches(query, lines)
         self._low, self._high = id_range(query)
+
+    @property
+    def finds_nothing(self) -> bool:
+        return not self._branches
 
     def bound(self) -> str | None:
         """SQL for the id this page may not look below, if some branch has to walk."""
         if self._query.tag is None:
-            far, walks = SCAN, [self._select(b.table, b.indexed) for b in self._branches if b.walked]
+            walks = [self._select(b.table, b.indexed) for b in self._branches if b.walked]
+            share = len(walks)
         else:  # not both: every value bound must be used. A tagged job is looked for in every table it may sit in.
-            far, walks = max(1, SCAN // 8), [self._select(t, (Equals("tag", self._query.tag),)) for t in _TAGS]
+            walks = [self._select(table, (Equals("tag", self._query.tag),)) for table in _TAGS]
+            share = 8
         if not walks:
             return None
+        far = max(1, SCAN // share)
         ends = " union all ".join(f"(select ({walk} offset {far} limit 1) as id)" for walk in walks)
         return f"select e.id from ({ends}) e where e.id is not null order by e.id desc limit 1"
 

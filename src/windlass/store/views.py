@@ -8,7 +8,7 @@ import asyncpg
 
 from windlass.errors import JobNotFound
 from windlass.model import Attempt, Error, Job, Queue, Status, Worker
-from windlass.store.listing import Search
+from windlass.store.listing import Line, Search, id_range, lines_max
 from windlass.store.postgres import Connection, Postgres
 from windlass.store.protocol import Check, JobQuery, Page
 from windlass.store.statements import in_schema
@@ -35,17 +35,27 @@ class Views:
     async def jobs(self, query: JobQuery | None = None) -> Page:
         """One page of a list."""
         query = query or JobQuery()
-        search = Search(query)
+        id_range(query)  # refuses what cannot be asked before anything is
         async with self._postgres.transaction(pinned=True) as connection:
-            bound = await self._bound(query, connection)
+            lines = await self._lines(query, connection)
+            search = Search(query, lines)
+            if search.finds_nothing:
+                return Page((), None)
+            bound = await self._bound(Search(query, lines), connection)
             sql = self._jobs_sql(search.page(bound))
             jobs = [_job(row) for row in await connection.fetch(sql, *search.args)]
         if len(jobs) > query.limit:
             return Page(jobs[: query.limit], str(jobs[query.limit - 1].id))
         return Page(jobs, None if bound is None else str(bound))
 
-    async def _bound(self, query: JobQuery, connection: Connection) -> UUID | None:
-        search = Search(query)
+    async def _lines(self, query: JobQuery, connection: Connection) -> list[Line] | None:
+        if query.type is None and query.queue is None:
+            return None
+        sql = self._postgres.sql["finished_lines"]
+        rows = await connection.fetch(sql, query.type, query.queue, lines_max + 1)
+        return [(row["type"], row["queue"]) for row in rows] if len(rows) <= lines_max else None
+
+    async def _bound(self, search: Search, connection: Connection) -> UUID | None:
         sql = search.bound()
         if sql is None:
             return None

@@ -6,6 +6,29 @@ select * from windlass.claim_v1($1, $2, $3, $4, $5, $6, $7, $8, $9);
 -- name: settle
 select * from windlass.settle_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
 
+-- name: mend
+-- Jobs that sit in two tables, which must not be: the key that is further along stays. Run only when a unique index has
+-- refused a move; running is small, so all of it is looked at.
+with doubled as materialized (
+  select r.job_id, (exists (select from windlass.outcome t where t.job_id = any (array[r.job_id]))
+      or exists (select from windlass.outcome_kept t where t.job_id = any (array[r.job_id]))) as finished
+  from windlass.running r
+  where exists (select from windlass.outcome t where t.job_id = any (array[r.job_id]))
+    or exists (select from windlass.outcome_kept t where t.job_id = any (array[r.job_id]))
+    or exists (select from windlass.scheduled t where t.job_id = any (array[r.job_id]))
+    or exists (select from windlass.held t where t.job_id = any (array[r.job_id]))
+    or exists (select from windlass.ready t where t.job_id = any (array[r.job_id]))
+), running as (
+  delete from windlass.running t where t.job_id = any (array(select d.job_id from doubled d where d.finished))
+), scheduled as (
+  delete from windlass.scheduled t where t.job_id = any (array(select d.job_id from doubled d))
+), held as (
+  delete from windlass.held t where t.job_id = any (array(select d.job_id from doubled d))
+), ready as (
+  delete from windlass.ready t where t.job_id = any (array(select d.job_id from doubled d))
+)
+select d.job_id from doubled d;
+
 -- name: settled_by
 -- Of settlements that moved nothing: those that were written before, and only their answer was lost. Guard: the token,
 -- and that what is written is what we wrote: a reaper writes about a lost lease under that lease's own token.

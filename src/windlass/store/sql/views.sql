@@ -51,6 +51,13 @@ cross join lateral (
 ) j
 order by p.job_id desc;
 
+-- name: finished_lines
+-- The pairs of type and queue that finished jobs have, for a list by either; from the counts.
+select distinct t.type, t.queue from windlass.tallied t
+where t.status in ('completed', 'failed', 'cancelled') and ($1::text is null or t.type = $1)
+  and ($2::text is null or t.queue = $2)
+limit $3;
+
 -- name: attempts
 -- What is kept of a job's earlier attempts, oldest first. Index: attempt_job.
 select a.attempt, a.status, a.worker_id, a.token, a.started_at, a.ended_at, a.error, a.log
