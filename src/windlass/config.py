@@ -56,11 +56,22 @@ class StoreConfig:
     data_dir: str | None = _setting(
         None, "where the embedded PostgreSQL keeps its data; not set: the user's data folder", unit="folder"
     )
+    postgres_bin_dir: str | None = _setting(
+        None,
+        "the folder with the embedded PostgreSQL's programs; not set: the wheel's, else the system's",
+        unit="folder",
+    )
     schema: str = _setting("windlass", "the schema that holds our tables", unit="identifier")
     pool_min: int = _setting(2, "connections kept open per process", unit="connections", least=0, most=1000)
     pool_max: int = _setting(10, "connections per process at most", unit="connections", least=2, most=1000)
     statement_timeout_s: float = _setting(30.0, "a statement is given up after", unit="s", least=0.1, most=3600)
-    lock_timeout_s: float = _setting(2.0, "a wait for a lock is given up after", unit="s", least=0.01, most=600)
+    lock_timeout_s: float = _setting(
+        2.0,
+        "a wait for an idempotency key that another transaction holds is given up after",
+        unit="s",
+        least=0.01,
+        most=600,
+    )
     head_start_s: float = _setting(
         60.0, "one level of priority is worth this much waiting", unit="s", least=0, most=_day_s
     )
@@ -78,7 +89,7 @@ class StoreConfig:
     )
     key_ttl_s: float = _setting(
         float(_day_s),
-        "an idempotency key lives for, or until its job has finished",
+        "an idempotency key lives for, or until its job has finished, whichever is later",
         unit="s",
         least=60,
         most=366 * _day_s,
@@ -247,7 +258,7 @@ def _problems(config: Config) -> Iterator[str]:
             elif rule.secret and value is not None and (problem := _url_problem(value)):
                 also = " (or DATABASE_URL)" if each.name == "database_url" else ""
                 yield f"{variable(each.name)}{also}: {problem}"
-    if not _is_schema(config.store.schema):
+    if not is_schema_name(config.store.schema):
         yield (
             f"WINDLASS_SCHEMA = {_cut(config.store.schema)}: must be 1 to 40 of a-z 0-9 _, begin with a letter or _, "
             "and not be a name of PostgreSQL's own"
@@ -286,7 +297,7 @@ def _doubts(config: Config) -> Iterator[str]:
         yield f"{name} sets nothing" + (f"; did you mean {near[0]}?" if near else "")
 
 
-def _is_schema(name: str) -> bool:
+def is_schema_name(name: str) -> bool:
     plain = re.fullmatch(r"[a-z_][a-z0-9_]{0,39}", name) is not None
     return plain and not name.startswith("pg_") and name != "information_schema"
 

@@ -13,6 +13,7 @@ WindlassError                      everything we raise
 │   └── KeyBusy                    409  another transaction holds the idempotency key right now
 ├── Unavailable                    503  database or network: safe to repeat with the same ids or keys
 │   └── Contended                  503  gave way to other transactions too often: safe to repeat
+│       └── NoPartition            503  a row met a partition that is going, or one that is not made yet
 ├── Misconfigured                  refuse to start; the message says what to change
 │   ├── InUse                      another process owns the data folder
 │   └── SchemaMismatch             the database's schema and this code do not fit
@@ -124,6 +125,10 @@ class Unavailable(WindlassError):
 
 class Contended(Unavailable):
     code = "contended"
+
+
+class NoPartition(Contended):
+    code = "no_partition"
 
 
 class Misconfigured(WindlassError):

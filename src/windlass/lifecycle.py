@@ -1,6 +1,6 @@
 """What becomes of a job after an attempt, and which moves exist at all.
 
-Step 5 of a job's path: the runner (or the reaper) says what it saw, an Outcome; `settle` turns it into what gets
+The runner (or the reaper) says what it saw, an Outcome; `settle` turns it into what gets
 written, a Settlement; the settler writes it. `settle` is the only place that decides, so a crash takes the same path
 as a success. Pure: no clock, no random; delays are durations that the database adds to its own now().
 """

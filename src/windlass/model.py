@@ -151,7 +151,6 @@ class Worker:
     lease_left_s: float
     draining: bool
     died_at: datetime | None
-    last_claim_at: datetime | None
     reserved_for: UUID | None
 
     @property
@@ -199,6 +198,9 @@ class Job:
     threads_granted: int | None
     max_attempts: int
     timeout_s: float
+    retry: RetryPolicy | None
+    if_too_wide: TooWide
+    trace: str | None
     tags: Sequence[str]
     idempotency_key: str | None
     created_at: datetime
@@ -246,12 +248,22 @@ def check_text(field: str, value: str, longest: int) -> None:
 def check_number(field: str, value: float, least: float, most: float, *, whole: bool = True) -> None:
     kinds: tuple[type, ...] = (int,) if whole else (int, float)
     if type(value) not in kinds or not least <= value <= most:
-        raise InvalidJob(field, f"must be {'a whole' if whole else 'a'} number from {least:g} to {most:g}")
+        raise InvalidJob(field, f"must be {'a whole' if whole else 'a'} number from {least:,} to {most:,}")
 
 
 def check_id(value: UUID) -> None:
     if not isinstance(value, UUID) or value.version != 7 or value.variant != "specified in RFC 4122":
         raise InvalidId("id", "must be a UUIDv7")
+
+
+def check_new_worker(worker: NewWorker) -> None:
+    """Refuse a worker that could not be shown, or could not run anything."""
+    check_text("name", worker.name, type_name_max)
+    check_number("threads", worker.threads, 1, thread_demand_max)
+    for queue in worker.queues:
+        check_name("queues", queue, queue_name_max)
+    for type_ in worker.types:
+        check_name("types", type_, type_name_max)
 
 
 def check_new_job(job: NewJob) -> None:

@@ -1,6 +1,7 @@
 """What fits where: free threads, reservations for wide jobs, and what to do with a job wider than any worker.
 
-Step 3 of a job's path claims by what `room` and `fit` say; the leader calls `reserve` and `fallback` once a tick.
+`room` and `fit` say in Python what the claim does in SQL (tests compare them); `reserve` and `fallback` are for the
+leader, once a tick.
 Pure: no clock, no random, no I/O, so the rules are simulated far beyond the size of any machine we have
 (tests/unit/test_placement_simulation.py). Nothing here starts a job: it only says who may.
 

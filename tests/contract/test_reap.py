@@ -7,6 +7,7 @@ import asyncpg
 import pytest
 
 from tests.factory import Rig, WorkerRig
+from windlass.errors import NotPossible
 from windlass.leader.chores import reap
 from windlass.model import Error, Lease, NewWorker, Status
 from windlass.store.store import Store
@@ -66,7 +67,7 @@ async def test_the_dead_stay_dead(rig: Rig, store: Store, sql: Sql) -> None:
     row = await sql.fetchrow("select cause, died_at from windlass.worker")
     assert row
     assert (row["cause"], row["died_at"] is not None) == ("left", True)
-    with pytest.raises(asyncpg.UniqueViolationError):
+    with pytest.raises(NotPossible):
         await store.upkeep.register(NewWorker(worker.id, "again", 1, ["default"], ["echo"]), lease_ttl_s=60)
 
 

@@ -158,8 +158,6 @@ async def test_a_worker_shows_what_it_is_busy_with(rig: Rig, store: Store) -> No
     await worker.claim()
     first, second = await store.views.workers()
     assert (first.id, first.busy_threads, first.jobs, first.alive) == (worker.id, 6, 2, True)
-    assert first.last_claim_at is not None
-    assert first.last_claim_at >= first.started_at
     assert (second.id, second.busy_threads, second.jobs, second.alive) == (dead.id, 0, 0, False)
     assert second.died_at is not None
 

@@ -16,15 +16,17 @@ from tests.eventually import eventually
 WINDLASS = Path(sys.executable).with_name("windlass")
 
 
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("WINDLASS_", "DATABASE_"))}
+
+
 def windlass(*args: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("WINDLASS_", "DATABASE_"))}
     return subprocess.run(
-        [WINDLASS, *args], env={**clean, **environ}, capture_output=True, text=True, timeout=60, check=False
+        [WINDLASS, *args], env={**CLEAN, **environ}, capture_output=True, text=True, timeout=60, check=False
     )
 
 
 def start(*args: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen([WINDLASS, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([WINDLASS, *args], env=CLEAN, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def report_of(process: "subprocess.Popen[str]") -> dict[str, Any]:
@@ -100,3 +102,31 @@ def test_migrate_walks_up_and_down(url: str) -> None:
     assert json.loads(migrate("downgrade", "--to", "0", "--yes", "--json").stdout) == {"undone": [3, 2, 1]}
     assert migrate("check").returncode == 3
     assert 'create table "walk".job' in migrate("sql").stdout
+
+
+@pytest.mark.parametrize("wrong", [("/test_", "/no_such_"), ("//windlass@", "//nobody_known@")])
+def test_a_database_or_role_that_does_not_exist_is_one_line(url: str, wrong: tuple[str, str]) -> None:
+    done = windlass("migrate", "status", WINDLASS_DATABASE_URL=url.replace(*wrong))
+    assert done.returncode == 3
+    assert "does not exist" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_data_folder_may_come_from_the_environment(tmp_path: Path) -> None:
+    done = windlass("up", "--once", "--json", WINDLASS_DATA_DIR=str(tmp_path / "here"))
+    assert json.loads(done.stdout)["data_dir"] == str(tmp_path / "here" / "postgres")
+    assert not done.stderr
+
+
+def test_up_says_so_when_its_database_dies(tmp_path: Path) -> None:
+    process = start("up", "--json", "--data-dir", str(tmp_path))
+    report_of(process)
+    family = psutil.Process(process.pid).children(recursive=True)
+    next(child for child in family if child.name() == "postgres").kill()
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 6
+    assert "PostgreSQL has ended" in said
+
+
+def test_the_version_is_told() -> None:
+    assert windlass("--version").stdout.startswith("windlass ")

@@ -33,6 +33,7 @@ CODES = {
     "KeyBusy": ("idempotency_key_busy", 409, 5, True),
     "Unavailable": ("unavailable", 503, 6, True),
     "Contended": ("contended", 503, 6, True),
+    "NoPartition": ("no_partition", 503, 6, True),
     "Misconfigured": ("misconfigured", 500, 3, False),
     "InUse": ("in_use", 500, 3, False),
     "SchemaMismatch": ("schema_mismatch", 500, 3, False),

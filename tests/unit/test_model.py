@@ -175,7 +175,7 @@ def test_every_status_is_pending_running_or_finished() -> None:
 
 
 def test_a_worker_is_alive_while_its_lease_lasts_and_never_after_its_death() -> None:
-    worker = Worker(V7, "w", 8, 0, 0, ["q"], ["t"], None, EPOCH, EPOCH, 10.0, False, None, None, None)
+    worker = Worker(V7, "w", 8, 0, 0, ["q"], ["t"], None, EPOCH, EPOCH, 10.0, False, None, None)
     assert worker.alive
     assert not replace(worker, lease_left_s=0.0).alive
     assert not replace(worker, died_at=EPOCH).alive

@@ -1,12 +1,21 @@
 """The commands, and how each ends: an error is one line on stderr and an exit code that says whose fault it was."""
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from windlass.cli import migrate, up
 from windlass.errors import Unavailable, WindlassError
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"windlass {version('windlass')}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="windlass",
@@ -15,6 +24,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("up")(up.up)
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A distributed, fault-tolerant job scheduler on PostgreSQL that knows threads."""
+
+
 app.add_typer(migrate.app, name="migrate")
 
 

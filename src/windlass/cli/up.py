@@ -5,6 +5,7 @@ For now: the database, its schema and a report of where things stand. Workers an
 
 import json
 import signal
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,8 @@ from rich.markup import escape
 
 from windlass.cli.wiring import database, run, settings
 from windlass.config import Config, redacted
+from windlass.embedded.postgres import EmbeddedPostgres
+from windlass.errors import Unavailable
 from windlass.model import Status
 from windlass.store import migrate
 from windlass.store.postgres import connect
@@ -35,17 +38,24 @@ def up(data_dir: DataDir = None, ephemeral: Ephemeral = False, once: Once = Fals
     # TERM ends the block below like Ctrl-C, so that the database is stopped and not merely orphaned.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with database(settings(), data_dir, ephemeral=ephemeral) as config:
-            report = run(prepare(config))
+        with database(settings(), data_dir, ephemeral=ephemeral) as (config, server):
+            report = run(prepare(config)) | {"data_dir": None if server is None else str(server.data_dir)}
             if as_json:
                 typer.echo(json.dumps(report))
             else:
                 show(report)
             if not once:
-                signal.pause()
+                stay(server)
     except KeyboardInterrupt:
         if not as_json:
             typer.echo("stopped")
+
+
+def stay(server: EmbeddedPostgres | None) -> None:
+    """Run until a signal, or until the embedded database is gone: then say so instead of sitting there."""
+    while server is None or server.alive:
+        time.sleep(0.2)
+    raise Unavailable(f"the embedded PostgreSQL has ended; its log is {server.log}")
 
 
 async def prepare(config: Config) -> dict[str, Any]:
@@ -80,6 +90,7 @@ def show(report: dict[str, Any]) -> None:
     facts = {
         "database": f"{report['database']}  (PostgreSQL {report['postgresql']})",
         "schema": f"{report['schema']}, " + (f"migrations {applied} applied now" if applied else "up to date"),
+        **({"data": f"{report['data_dir']}"} if report["data_dir"] else {}),
         "jobs": jobs or "none yet",
         "workers": str(report["workers"]),
         "store": "healthy: no job lost, doubled or miscounted" if report["healthy"] else "NOT HEALTHY",
@@ -88,3 +99,4 @@ def show(report: dict[str, Any]) -> None:
     console.print("[bold green]Windlass is up[/bold green]")
     for name, value in facts.items():
         console.print(f"  [bold]{name:<9}[/bold] {escape(value)}")
+    console.print("Ctrl-C stops it.")

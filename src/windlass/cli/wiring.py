@@ -38,19 +38,28 @@ def default_data_dir() -> Path:
 
 
 @contextmanager
-def database(config: Config, data_dir: Path | None, *, ephemeral: bool = False) -> Iterator[Config]:
+def database(
+    config: Config, data_dir: Path | None, *, ephemeral: bool = False
+) -> Iterator[tuple[Config, EmbeddedPostgres | None]]:
     """The configuration with a database in it: the one configured, or the embedded one while the block lasts."""
+    if ephemeral and data_dir is not None:
+        raise Misconfigured("--ephemeral keeps nothing: leave out --data-dir")
     if config.store.database_url is not None:
         if data_dir is not None or ephemeral:
             raise Misconfigured("--data-dir and --ephemeral are for the embedded database; unset WINDLASS_DATABASE_URL")
-        yield config
+        yield config, None
     elif ephemeral:
-        with TemporaryDirectory(prefix="windlass-") as folder, EmbeddedPostgres(Path(folder) / "postgres") as server:
-            yield with_url(config, server.url)
+        with TemporaryDirectory(prefix="windlass-") as folder, _embedded(config, Path(folder)) as server:
+            yield with_url(config, server.url), server
     else:
         said = Path(config.store.data_dir) if config.store.data_dir else None
-        with EmbeddedPostgres((data_dir or said or default_data_dir()) / "postgres") as server:
-            yield with_url(config, server.url)
+        with _embedded(config, data_dir or said or default_data_dir()) as server:
+            yield with_url(config, server.url), server
+
+
+def _embedded(config: Config, folder: Path) -> EmbeddedPostgres:
+    programs = config.store.postgres_bin_dir
+    return EmbeddedPostgres(folder / "postgres", bin_dir=Path(programs) if programs else None)
 
 
 def with_url(config: Config, url: str) -> Config:

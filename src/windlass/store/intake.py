@@ -1,4 +1,4 @@
-"""What callers do to jobs: enqueue, cancel, retry, run now, pause. Step 3 of a job's path.
+"""What callers do to jobs: enqueue, cancel, retry, run now, pause.
 
 An enqueue that returns is durable. One whose answer was lost may be repeated with the same ids or idempotency keys
 without doubling. Given the caller's own connection, everything happens inside the caller's transaction.
@@ -17,6 +17,7 @@ from windlass.errors import (
     JobNotFound,
     KeyBusy,
     KeyReused,
+    NoPartition,
     NotPossible,
     RequestError,
     Unavailable,
@@ -26,7 +27,7 @@ from windlass.lifecycle import error_document
 from windlass.model import FINISHED, Enqueued, Error, NewJob, Status, check_name, queue_name_max
 from windlass.store import partitions
 from windlass.store.ids import Ids
-from windlass.store.postgres import Connection, NoPartition, Postgres, patiently
+from windlass.store.postgres import Connection, Postgres, patiently
 from windlass.store.rows import Row, fingerprint, is_same, to_rows
 
 _PAGE: Final = 5_000

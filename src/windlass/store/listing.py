@@ -28,7 +28,9 @@ _LAST: Final = UUID(int=2**128 - 1)
 
 def id_range(query: JobQuery) -> tuple[UUID, UUID]:
     """The ids that can be on a page: from the first (included) to the second (not). Refuses what cannot be asked."""
-    if not 1 <= query.limit <= page_max:
+    if unknown := [status for status in query.statuses if status not in set(Status)]:
+        raise InvalidQuery(f"statuses: there is no status {unknown[0]!r}")
+    if not isinstance(query.limit, int) or not 1 <= query.limit <= page_max:
         raise InvalidQuery(f"limit: must be from 1 to {page_max}")
     for field, value in (("type", query.type), ("queue", query.queue), ("tag", query.tag)):
         if value is not None:
@@ -80,7 +82,7 @@ _SHOWN_HELD: Final = (
 def branches(query: JobQuery, lines: Sequence[Line] | None) -> list[Branch]:
     """Where the wanted jobs can be. `lines`: the pairs of type and queue that finished jobs have, as far as the query
     asks for either; None if it asks for neither, or if there are too many to look at one by one."""
-    statuses = frozenset(query.statuses) or frozenset(Status)
+    statuses = frozenset(map(Status, query.statuses)) or frozenset(Status)
     given = (("type", query.type), ("queue", query.queue))
     filters = tuple(Equals(column, value) for column, value in given if value is not None)
     found = [

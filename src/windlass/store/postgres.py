@@ -1,5 +1,4 @@
-"""The connection to PostgreSQL: the pool, named statements, database time, and the one place where the driver's
-errors become ours.
+"""The connection to PostgreSQL: the pool, named statements, database time, and where the driver's errors become ours.
 
 No session state is used, so any pooler works: connections are handed back as they are, without a reset round trip.
 """
@@ -15,7 +14,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from windlass.config import StoreConfig
-from windlass.errors import Contended, Misconfigured, Unavailable
+from windlass.errors import Contended, Misconfigured, NoPartition, Unavailable
 from windlass.store.statements import statements
 
 if TYPE_CHECKING:
@@ -34,10 +33,7 @@ _PINNED: Final = (
 )
 # Connection trouble, shutdown or crash of the server, resources used up, read-only after a failover.
 _AWAY: Final = ("08", "53", "57P", "25006")
-
-
-class NoPartition(Contended):
-    """A row met a partition being removed (a new snapshot sees the horizon), or one that is not made yet."""
+_FORBIDDEN: Final = "42501"
 
 
 class Postgres:
@@ -61,8 +57,8 @@ class Postgres:
             async with self._pool.acquire() as connection:
                 return await connection.fetch(self.sql[name], *args)
 
-    async def fetchrow(self, name: str, *args: Any, connection: Connection | None = None) -> asyncpg.Record | None:
-        rows = await self.fetch(name, *args, connection=connection)
+    async def fetchrow(self, name: str, *args: Any) -> asyncpg.Record | None:
+        rows = await self.fetch(name, *args)
         return rows[0] if rows else None
 
     @asynccontextmanager
@@ -128,33 +124,37 @@ async def open_postgres(config: StoreConfig) -> AsyncIterator[Postgres]:
 
 async def connect(config: StoreConfig, *, direct: bool = False) -> "asyncpg.Connection[asyncpg.Record]":
     """One connection outside the pool; `direct` past any pooler, for what needs a session of its own."""
-    url = (direct and config.direct_url) or config.database_url
-    if not url:
-        raise Misconfigured("no database: set WINDLASS_DATABASE_URL")
-    with translated():
+    with _reachable():
+        url = (direct and config.direct_url) or _url(config)
         return await asyncpg.connect(url, command_timeout=config.statement_timeout_s, statement_cache_size=0)
 
 
 async def _open_pool(config: StoreConfig) -> "asyncpg.Pool[asyncpg.Record]":
+    with _reachable():
+        return await asyncpg.create_pool(
+            _url(config),
+            min_size=min(config.pool_min, config.pool_max),
+            max_size=config.pool_max,
+            command_timeout=config.statement_timeout_s,
+            statement_cache_size=config.statement_cache_size,
+            reset=_keep,
+            server_settings={"application_name": "windlass"},
+        )
+
+
+def _url(config: StoreConfig) -> str:
     if not config.database_url:
-        raise Misconfigured("no database: set WINDLASS_DATABASE_URL")
+        raise Misconfigured("no database: set WINDLASS_DATABASE_URL (`windlass up` brings one of its own)")
+    return config.database_url
+
+
+@contextmanager
+def _reachable() -> Iterator[None]:
+    """What a wrong address, name, role or password raises, as one line for the person who set it."""
     try:
         with translated():
-            return await asyncpg.create_pool(
-                config.database_url,
-                min_size=config.pool_min,
-                max_size=config.pool_max,
-                command_timeout=config.statement_timeout_s,
-                statement_cache_size=config.statement_cache_size,
-                reset=_keep,
-                server_settings={"application_name": "windlass"},
-            )
-    except (
-        ValueError,
-        asyncpg.ClientConfigurationError,
-        asyncpg.InvalidCatalogNameError,
-        asyncpg.InvalidAuthorizationSpecificationError,
-    ) as error:
+            yield
+    except (ValueError, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as error:
         raise Misconfigured(f"WINDLASS_DATABASE_URL: {error}") from None
 
 
@@ -175,6 +175,8 @@ def translated() -> Iterator[None]:
             raise Contended(str(error)) from error
         if state.startswith(_AWAY):
             raise Unavailable(f"PostgreSQL: {error}") from error
+        if state == _FORBIDDEN:
+            raise Misconfigured(f"the database role lacks a right: {error}") from error
         raise
     # InternalClientError: what asyncpg says when a connection ends while it is being made or given back.
     except (

@@ -17,10 +17,11 @@ from windlass.placement import Reservation
 
 
 class Intake(Protocol):
-    """What callers do to jobs. With `connection`, inside the caller's transaction."""
+    """What callers do to jobs."""
 
     async def enqueue(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Enqueued]:
-        """Store all or none, in order. A job whose id or idempotency key is there already is answered as duplicate."""
+        """Store all or none, in order. A job whose id or idempotency key is there already is answered as duplicate.
+        With `connection`, inside the caller's transaction."""
 
     async def enqueue_each(self, jobs: Sequence[NewJob]) -> list[Enqueued | WindlassError]:
         """Store independent jobs together; one that cannot be stored gets its error, and the others are stored."""

@@ -10,18 +10,18 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
+from windlass.config import is_schema_name
 from windlass.errors import Misconfigured
 
 _ROOT: Final = files("windlass.store") / "sql"
 _NAME: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _SCHEMA: Final = re.compile(r"\bwindlass\.")
-_IDENTIFIER: Final = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 
 
 def in_schema(sql: str, schema: str) -> str:
     """The statement with our schema's name put in."""
-    if not _IDENTIFIER.fullmatch(schema):
-        raise Misconfigured(f"schema name {schema!r} must be lower-case letters, digits and _, at most 41")
+    if not is_schema_name(schema):
+        raise Misconfigured(f"schema name {schema!r} must be 1 to 40 of a-z 0-9 _ and no name of PostgreSQL's own")
     return _SCHEMA.sub(f'"{schema}".', sql)
 
 

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
+from windlass.errors import NotPossible
 from windlass.lifecycle import error_document, fingerprint
-from windlass.model import Error, Lease, NewWorker, check_text, type_name_max
+from windlass.model import Error, Lease, NewWorker, check_new_worker
 from windlass.placement import Reservation
 from windlass.store import partitions
 from windlass.store.floors import Floors
@@ -30,11 +31,13 @@ class Upkeep:
     # Workers. -------------------------------------------------------------------------------------------------------
 
     async def register(self, worker: NewWorker, *, lease_ttl_s: float) -> None:
-        check_text("name", worker.name, type_name_max)
-        await self._postgres.fetch(
+        check_new_worker(worker)
+        row = await self._postgres.fetchrow(
             "register", worker.id, worker.supervisor_id, lease_ttl_s, worker.threads, worker.name, list(worker.queues),
             list(worker.types),
         )  # fmt: skip
+        if row is None:
+            raise NotPossible(f"worker {worker.id} has died; an id is never used again")
 
     async def renew(self, worker_ids: Collection[UUID], *, lease_ttl_s: float) -> dict[UUID, bool]:
         """Push out leases; says of each living worker whether it should drain. One that is missing must stop."""

@@ -7,6 +7,7 @@ from uuid import UUID
 import asyncpg
 
 from windlass.errors import JobNotFound
+from windlass.lifecycle import retry_policy
 from windlass.model import Attempt, Error, Job, Queue, Status, Worker
 from windlass.store.listing import Line, Search, id_range, lines_max
 from windlass.store.postgres import Connection, Postgres
@@ -106,6 +107,7 @@ class Views:
 def _job(row: asyncpg.Record) -> Job:
     fields: dict[str, Any] = dict(row)
     fields["status"] = Status(row["status"])
+    fields["retry"] = retry_policy(row["retry"]) if row["retry"] else None
     fields["tags"] = tuple(row["tags"] or ())
     fields["error"] = _error(row["error"])
     return Job(**fields)

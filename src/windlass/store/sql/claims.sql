@@ -1,9 +1,11 @@
 -- What workers do with jobs. Claim and settle are functions (migration 0002): their plans are pinned there.
 
 -- name: claim
+-- Take ready jobs for a worker.
 select * from windlass.claim_v1($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: settle
+-- Write a batch of settlements.
 select * from windlass.settle_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
 
 -- name: mend

@@ -45,15 +45,15 @@ with new as (
 select p.id from placed p;
 
 -- name: enqueue_keys
--- Take idempotency keys for new jobs. Guard: the key. The caller sorts by key: unsorted batches deadlock. Keys that
--- are not returned were taken; who has them is read by another statement, whose snapshot can see the winner.
+-- Take idempotency keys for new jobs. Guard: the key. The caller sorts by key: unsorted batches deadlock. Who has
+-- them now is read by another statement, whose snapshot can see the winner.
 insert into windlass.idempotency (key, job_id, fingerprint, created_at)
 select n.key, n.job_id, n.fingerprint, now()
 from unnest($1::text[], $2::uuid[], $3::bytea[]) as n (key, job_id, fingerprint)
-on conflict (key) do nothing
-returning key;
+on conflict (key) do nothing;
 
 -- name: key_holders
+-- Who has these keys, and for which body.
 select key, job_id, fingerprint from windlass.idempotency where key = any ($1::text[]);
 
 -- name: stored_bodies
@@ -197,5 +197,6 @@ from (
 ) k;
 
 -- name: set_paused
+-- Claims read the flag; nothing moves.
 insert into windlass.queue (name, paused) values ($1, $2)
 on conflict (name) do update set paused = excluded.paused;

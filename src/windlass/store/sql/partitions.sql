@@ -11,10 +11,12 @@ where n.nspname = $1 and c.relkind = 'r' and c.relname ~ '^(job|tag|outcome|atte
 order by c.relname;
 
 -- name: partition_lock
+-- One maker of partitions at a time.
 select pg_advisory_xact_lock(hashtextextended('windlass partitions ' || $1, 0));
 
 -- name: today
-select now()::date as today, date_part('epoch', now()) as now_s;
+-- The day, by the database's clock; bounds are midnights of UTC whatever the database's zone.
+select (now() at time zone 'utc')::date as today;
 
 -- name: raise_horizon
 -- From here on what is written about jobs below this id goes to the `_kept` tables.

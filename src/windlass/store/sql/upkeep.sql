@@ -2,8 +2,12 @@
 -- and run by two leaders at once, without harm.
 
 -- name: register
+-- A worker begins its life. Guard: the id, which is never used again; repeating is answered by whether it still lives.
 insert into windlass.worker (id, supervisor_id, started_at, renewed_at, lease_until, threads, name, queues, types)
-values ($1, $2, now(), now(), now() + make_interval(secs => $3), $4, $5, $6, $7);
+values ($1, $2, now(), now(), now() + make_interval(secs => $3), $4, $5, $6, $7)
+on conflict (id) do update set renewed_at = excluded.renewed_at, lease_until = excluded.lease_until
+where worker.died_at is null
+returning id;
 
 -- name: renew
 -- Push out the leases of workers that live. Dead is final: a worker not returned must stop.
@@ -13,6 +17,7 @@ where id = any ($1::uuid[]) and died_at is null
 returning id, draining;
 
 -- name: drain
+-- Workers that live claim no more.
 update windlass.worker set draining = true where id = any ($1::uuid[]) and died_at is null returning id;
 
 -- name: bury
@@ -78,7 +83,7 @@ with due as materialized (
   select g.job_id, g.rank, g.ready_at, g.attempt, g.failures, g.thread_demand, g.suspect, g.queue, g.type, g.crashed_at
   from gone g
   on conflict do nothing
-  returning queue, type, ready_at, thread_demand
+  returning queue, ready_at
 ), counted as (
   insert into windlass.counter (status, queue, type, n)
   select side.status, g.queue, g.type, side.sign * count(*)
@@ -154,7 +159,8 @@ where l.holder = excluded.holder or l.expires_at <= now()
 returning term;
 
 -- name: leave_term
-update windlass.leader set expires_at = now() where holder = $1 returning term;
+-- Give the term up, so that another need not wait for it to end.
+update windlass.leader set expires_at = now() where holder = $1;
 
 -- name: waiting_wide
 -- Ready jobs of unpaused queues that ask for several threads and have waited, in rank order, for reservations.
@@ -257,9 +263,11 @@ with wanted as (
 select * from renewed union all select * from made;
 
 -- name: reservations
+-- Those that hold now.
 select worker_id, job_id, threads from windlass.reservation where expires_at > now();
 
 -- name: fold_lock
+-- One fold at a time; of two leaders one goes without.
 select pg_try_advisory_xact_lock(hashtextextended('windlass fold ' || $1, 0)) as mine;
 
 -- name: fold
@@ -280,7 +288,7 @@ select pg_snapshot_xmin(pg_current_snapshot()), s.status, s.queue, s.type, s.n f
 
 -- name: old_keys
 -- Idempotency keys past their time, oldest first, after the last one seen. Index: idempotency_age.
-select i.key, i.created_at, i.job_id from windlass.idempotency i
+select i.key, i.created_at from windlass.idempotency i
 where i.created_at < now() - make_interval(secs => $1) and (i.created_at, i.key) > ($2::timestamptz, $3::text)
 order by i.created_at, i.key limit $4;
 

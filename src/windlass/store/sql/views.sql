@@ -37,7 +37,7 @@ with known as materialized (
   from windlass.outcome_kept o where o.job_id = any (array(select p.job_id from page p))
 )
 select j.id, j.type, l.status, l.reason, j.name, j.queue, j.priority, j.thread_demand, l.threads_granted,
-  j.max_attempts, j.timeout_s, j.tags, j.idempotency_key, j.created_at, j.scheduled_at, l.ready_at, l.started_at,
+  j.max_attempts, j.timeout_s, j.retry, j.if_too_wide, j.trace, j.tags, j.idempotency_key, j.created_at, j.scheduled_at, l.ready_at, l.started_at,
   l.finished_at, l.attempt, l.failures, l.worker_id, l.cancel_requested, l.result, l.error,
   date_part('epoch', l.started_at - l.ready_at) as queue_s,
   date_part('epoch', l.finished_at - l.started_at) as execution_s,
@@ -59,7 +59,7 @@ where t.status in ('completed', 'failed', 'cancelled') and ($1::text is null or 
 limit $3;
 
 -- name: attempts
--- What is kept of a job's earlier attempts, oldest first. Index: attempt_job.
+-- The attempts of a job that have ended, oldest first; the last one may be its outcome. Index: attempt_job.
 select a.attempt, a.status, a.worker_id, a.token, a.started_at, a.ended_at, a.error, a.log
 from windlass.attempt a where a.job_id = $1
 union all
@@ -102,16 +102,18 @@ from named n left join windlass.queue q on q.name = n.name
 order by n.name;
 
 -- name: workers
+-- Every worker with what it runs, the living first.
 select w.id, w.name, w.threads, coalesce(r.threads, 0)::integer as busy_threads, coalesce(r.jobs, 0)::integer as jobs,
   w.queues, w.types, w.supervisor_id, w.started_at, w.renewed_at,
-  date_part('epoch', w.lease_until - now()) as lease_left_s, w.draining, w.died_at, r.last_claim_at, v.job_id as reserved_for
+  date_part('epoch', w.lease_until - now()) as lease_left_s, w.draining, w.died_at, v.job_id as reserved_for
 from windlass.worker w
 cross join lateral (
-  select sum(r.thread_demand) as threads, count(*) as jobs, max(r.claimed_at) as last_claim_at
+  select sum(r.thread_demand) as threads, count(*) as jobs
   from windlass.running r where r.worker_id = any (array[w.id])
 ) r
 left join windlass.reservation v on v.worker_id = w.id and v.expires_at > now()
 order by w.died_at nulls first, w.started_at, w.id;
 
 -- name: check
+-- What must never be seen. Reads everything.
 select * from windlass."check";
