@@ -17,6 +17,7 @@ from windlass.lifecycle import Completed, Failed, settle
 from windlass.model import Error, Status
 from windlass.store import partitions
 from windlass.store.postgres import Connection
+from windlass.store.protocol import JobQuery
 from windlass.store.store import Store
 
 
@@ -197,3 +198,57 @@ async def test_an_enqueue_makes_the_partitions_it_finds_missing(rig: Rig, store:
     await partitions.drop_all(sql, "windlass")
     (job_id,) = await rig.enqueue()
     assert await rig.status(job_id) is Status.READY
+
+
+async def test_a_job_that_fails_while_its_partition_waits_to_go_can_be_retried_at_every_step(
+    rig: Rig, store: Store, sql: Connection, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "_LOCK_TIMEOUT_MS", 100)
+    worker = await rig.worker()
+    (job_id,) = await old_jobs(rig, sql, tags=["old"])
+    (lease,) = await worker.claim()
+    async with open_reader(url):
+        assert (await store.upkeep.roll_partitions()).waiting  # the horizon is raised
+        await worker.settle(lease, Failed(Error("E", "m"), final=True))
+    detach, retried = partitions._detach, []
+
+    async def and_retry(connection: Connection, schema: str, table: str, bounds: partitions.Bounds) -> None:
+        await detach(connection, schema, table, bounds)
+        retried.append((await store.intake.retry_many([job_id]))[job_id])
+
+    monkeypatch.setattr(partitions, "_detach", and_retry)
+    assert (await store.upkeep.roll_partitions()).removed
+    assert retried.count(Status.READY) == 1
+    assert [lease.job_id for lease in await worker.claim()] == [job_id]
+    assert [job.id for job in (await store.views.jobs(JobQuery(tag="old"))).jobs] == [job_id]
+
+
+async def test_a_finished_job_retried_while_its_partition_is_detached_is_whole_or_not_found(
+    rig: Rig, store: Store, sql: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = await rig.worker()
+    ids = await old_jobs(rig, sql, 4, tags=["old"])
+    await worker.claims.settle([settle(lease, Completed(), jitter=0) for lease in await worker.claim()])
+    await finished_long_ago(sql)
+    detach, left, answers = partitions._detach, list(ids), []
+
+    async def and_retry(connection: Connection, schema: str, table: str, bounds: partitions.Bounds) -> None:
+        await detach(connection, schema, table, bounds)
+        job_id = left.pop()
+        answers.append((job_id, (await store.intake.retry_many([job_id]))[job_id]))
+
+    monkeypatch.setattr(partitions, "_detach", and_retry)
+    assert (await store.upkeep.roll_partitions()).removed
+    revived = {job_id for job_id, answer in answers if answer is Status.READY}
+    assert {lease.job_id for lease in await worker.claim()} == revived
+    tagged = (await store.views.jobs(JobQuery(tag="old"))).jobs
+    assert {job.id for job in tagged} == revived
+
+
+async def test_making_partitions_leaves_no_setting_behind_for_whoever_shares_the_connection(
+    config: StoreConfig, sql: Connection
+) -> None:
+    before = await sql.fetchval("show lock_timeout")
+    async with sql.transaction():
+        await partitions.create_missing(sql, "windlass", ahead=9)
+    assert await sql.fetchval("show lock_timeout") == before

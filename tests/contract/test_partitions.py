@@ -58,18 +58,21 @@ async def long_ago(sql: Sql, job_id: UUID) -> None:
 # Ahead. ---------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_wanted_begins_where_the_last_ended_and_skips_days_long_gone() -> None:
-    day = date(2026, 3, 10)
-    one = timedelta(days=1)
-    assert wanted(day, None, ahead=2, retention_days=14) == [
-        Bounds(day + n * one, day + (n + 1) * one) for n in range(-1, 3)
-    ]
-    assert wanted(day, day + 3 * one, ahead=2, retention_days=14) == []
-    assert wanted(day, day + 2 * one, ahead=2, retention_days=14) == [Bounds(day + 2 * one, day + 3 * one)]
-    assert wanted(day, day - 90 * one, ahead=1, retention_days=14)[0].lower == day - one
-    weekly = wanted(day, None, ahead=2, retention_days=61)
+def test_what_is_wanted_fills_the_gaps_from_yesterday_on_and_skips_days_long_gone() -> None:
+    day, one = date(2026, 3, 10), timedelta(days=1)
+    days = [Bounds(day + n * one, day + (n + 1) * one) for n in range(-1, 3)]
+    assert wanted(day, [], ahead=2, retention_days=14) == days
+    assert wanted(day, days, ahead=2, retention_days=14) == []
+    assert wanted(day, days[:-1], ahead=2, retention_days=14) == days[-1:]
+    assert wanted(day, [days[0], days[2], days[3]], ahead=2, retention_days=14) == [days[1]]
+    assert wanted(day, [Bounds(day - 90 * one, day - 89 * one)], ahead=2, retention_days=14) == days
+    # A clock that was once far ahead, and a step that was once another, leave no hole and no overlap.
+    assert wanted(day, [Bounds(day + 400 * one, day + 401 * one)], ahead=2, retention_days=14) == days
+    assert wanted(day, [Bounds(day + 2 * one, day + 9 * one)], ahead=2, retention_days=14) == days[:3]
+    weekly = wanted(day, [], ahead=2, retention_days=61)
     assert [bounds.upper - bounds.lower for bounds in weekly] == [timedelta(days=7)] * 3
     assert weekly[-1].upper > day + timedelta(days=14)
+    assert wanted(day, days, ahead=1, retention_days=61)[0].lower == day + 3 * one
 
 
 async def test_a_roll_makes_partitions_ahead_without_a_gap_and_only_once(config: StoreConfig, sql: Sql) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from tests.contract.holding import held_claim, waits_for_lock
 from tests.factory import Rig
-from windlass.errors import KeyBusy, NotPossible
+from windlass.errors import KeyBusy, NotPossible, Unavailable
 from windlass.leader.chores import reap
 from windlass.lifecycle import Completed, Failed, Outcome, Released, error_document, settle
-from windlass.model import Error, NewJob, Status
+from windlass.model import Enqueued, Error, NewJob, RetryPolicy, Status
 from windlass.store.postgres import Connection
 from windlass.store.protocol import Settled
 from windlass.store.store import Store
@@ -228,3 +228,45 @@ async def test_a_ready_key_of_a_running_job_does_not_wedge_the_queue(rig: Rig, s
     (second,) = await worker.claim(free=1)
     assert second.job_id != first.job_id
     await worker.claims.settle([settle(lease, Completed(), jitter=0) for lease in (first, second)])
+
+
+async def test_a_settle_that_is_cancelled_keeps_the_result_for_the_next_try(
+    rig: Rig, store: Store, sql: Connection
+) -> None:
+    worker = await rig.worker()
+    await rig.enqueue()
+    (lease,) = await worker.claim()
+    async with sql.transaction():
+        await sql.execute("update windlass.running set rank = rank")  # stands in the way
+        settling = asyncio.create_task(worker.settle(lease, Completed({"n": 1})))
+        await waits_for_lock(store)
+        await sql.execute(
+            "select pg_cancel_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and wait_event_type = 'Lock'"
+        )
+        with pytest.raises(Unavailable):
+            await settling
+    await worker.settle(lease, Completed({"n": 1}))
+    assert (await store.views.job(lease.job_id)).result == '{"n":1}'
+
+
+async def test_batches_larger_than_a_message_may_be_are_written_in_parts(
+    rig: Rig, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.store.claims._BATCH_CHARS_MAX", 1_000)
+    monkeypatch.setattr("windlass.store.rows._PAGE_CHARS", 1_000)
+    worker = await rig.worker(threads=20)
+    ids = await rig.enqueue(20, payload="x" * 300)
+    leases = await worker.claim()
+    assert [lease.job_id for lease in leases] == ids
+    receipt = await worker.claims.settle([settle(lease, Completed("y" * 300), jitter=0) for lease in leases])
+    assert len(receipt.moved) == 20
+
+
+async def test_the_same_body_in_other_words_is_the_same(store: Store) -> None:
+    job = NewJob("echo", {"a": 1, "b": 2}, idempotency_key="k", timeout_s=60, retry=RetryPolicy(base_s=1))
+    (first,) = await store.intake.enqueue([job])
+    other = job._replace(payload={"b": 2, "a": 1}, timeout_s=60.0, retry=RetryPolicy(base_s=1.0))
+    assert await store.intake.enqueue([other]) == [Enqueued(first.id, duplicate=True)]
+    named = other._replace(idempotency_key=None, id=first.id)
+    assert await store.intake.enqueue([named]) == [Enqueued(first.id, duplicate=True)]

@@ -16,12 +16,15 @@ from asyncpg import PostgresError, UniqueViolationError
 
 from windlass.errors import Corrupt, WindlassError
 from windlass.lifecycle import Released, Settlement, error_document, settle
-from windlass.model import Error, Lease, Status
+from windlass.model import Error, Lease, Status, thread_demand_max
 from windlass.store.floors import Floors
 from windlass.store.postgres import Postgres
 from windlass.store.protocol import Ask, Receipt, merged
 
 _LOWEST: Final = -(2**63)
+_BATCH_CHARS_MAX: Final = 16_000_000
+# Data that cannot be what it should, a constraint, a limit of the server: the row's fault, not the moment's.
+_BAD_ROW: Final = ("22", "23", "54")
 _log: Final = logging.getLogger(__name__)
 
 Looks = dict[tuple[str, int], int]
@@ -45,7 +48,8 @@ class Claims:
         floors = {
             key: floor for key, floor in self._floors.at(began_s).items() if key[0] in ask.queues and key[1] <= ask.free
         }
-        looks = floors or {(queue, demand): _LOWEST for queue in ask.queues for demand in range(1, ask.free + 1)}
+        widest = min(ask.free, thread_demand_max)
+        looks = floors or {(queue, demand): _LOWEST for queue in ask.queues for demand in range(1, widest + 1)}
         try:
             rows = await self._take(ask, looks)
         except WindlassError:
@@ -82,6 +86,11 @@ class Claims:
         batch = sorted(settlements, key=itemgetter(0))  # by job id: two batches lock in the same order
         if not batch:
             return Receipt({})
+        if len(batch) > 1 and sum(len(s.result or "") + len(s.log or "") for s in batch) > _BATCH_CHARS_MAX:
+            half = (
+                len(batch) // 2
+            )  # PostgreSQL takes no message above a gigabyte, and long before that it takes too long
+            return merged([await self.settle(batch[:half]), await self.settle(batch[half:])])
         try:
             ((count, moved_ids, cancelled_ids),) = await self._postgres.fetch("settle", *zip(*batch, strict=True))
         except PostgresError as error:
@@ -99,6 +108,8 @@ class Claims:
     async def _one_by_one(self, batch: list[Settlement], error: PostgresError) -> Receipt:
         """Something in the batch cannot be stored: only that row may suffer. The work was done, so it is settled all the
         same, with the reason in place of what could not be kept."""
+        if (error.sqlstate or "")[:2] not in _BAD_ROW:
+            raise error
         doubled = isinstance(error, UniqueViolationError)
         if doubled and not await self._mend():
             raise Corrupt(f"settling jobs {[str(s.job_id) for s in batch]}: {error}") from error

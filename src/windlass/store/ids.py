@@ -26,7 +26,8 @@ class Ids:
 
     def make(self, count: int) -> list[UUID]:
         now_ms = self._now_ms()
-        if now_ms > self._last_ms:
+        # Never back, so that ids sort as they were made; unless the clock was wrong by more than a minute.
+        if now_ms > self._last_ms or now_ms < self._last_ms - 60_000:
             self._last_ms = now_ms
             # The top bits start low, so that adding to the tail never carries into the time.
             self._tail = int.from_bytes(os.urandom(9), "big")

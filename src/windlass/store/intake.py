@@ -28,9 +28,8 @@ from windlass.model import FINISHED, Enqueued, Error, NewJob, Status, check_name
 from windlass.store import partitions
 from windlass.store.ids import Ids
 from windlass.store.postgres import Connection, Postgres, patiently
-from windlass.store.rows import Row, fingerprint, is_same, to_rows
+from windlass.store.rows import Row, fingerprint, fits_one_page, is_same, pages, to_rows
 
-_PAGE: Final = 5_000
 _LOOKS: Final = 20
 
 
@@ -75,7 +74,7 @@ class Intake:
         rows = to_rows(jobs, self._ids, now_ms=self._postgres.now_ms(), bytes_max=config.payload_bytes_max)
         keyed = any(row.key is not None for row in rows)
         collides = len(rows) > 1 and any(job.id is not None for job in jobs)
-        if not keyed and not collides and len(rows) <= _PAGE:
+        if not keyed and not collides and fits_one_page(rows):
             return await self._insert(rows, connection)
         # Several statements, or an id that may turn out to be another job's: one transaction, all or none.
         if connection is not None:
@@ -90,8 +89,7 @@ class Intake:
 
     async def _insert(self, rows: list[Row], connection: Connection | None) -> list[Enqueued]:
         answers: list[Enqueued] = []
-        for start in range(0, len(rows), _PAGE):
-            page = rows[start : start + _PAGE]
+        for page in pages(rows):
             stored = await self._postgres.fetch(
                 "enqueue", *zip(*page, strict=True), self._postgres.config.head_start_s, connection=connection
             )

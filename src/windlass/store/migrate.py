@@ -77,7 +77,7 @@ async def upgrade(connection: Connection, schema: str = "windlass", *, ahead: in
                         migration.number, migration.name, migration.checksum,
                     )  # fmt: skip
             # The first jobs need a partition to go to before any leader has had time to make one.
-            await partitions.create_first(connection, schema, ahead=ahead)
+            await partitions.create_missing(connection, schema, ahead=ahead)
     return list(state.pending)
 
 

@@ -10,7 +10,7 @@ waited for, and every job that must outlive its partition is moved; after the de
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -26,7 +26,8 @@ from windlass.store.postgres import Connection, connect, translated
 from windlass.store.protocol import Rolled
 from windlass.store.statements import statements
 
-_KEYS: Final = {"job": "id", "tag": "job_id", "outcome": "job_id", "attempt": "job_id"}
+# job comes last: made first, it would take jobs that cannot finish; removed first, they would be out of sight.
+_TABLES: Final = ("attempt", "outcome", "tag", "job")
 _PAGE: Final = 1_000
 _LOCK_TIMEOUT_MS: Final = 2_000
 
@@ -56,23 +57,36 @@ def _least_of(day: date) -> UUID:
     return least_at(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())
 
 
-def wanted(today: date, last: date | None, *, ahead: int, retention_days: int) -> list[Bounds]:
-    """The partitions still to be made, from the last one's end (or yesterday) to `ahead` steps from now."""
+def wanted(today: date, made: Collection[Bounds], *, ahead: int, retention_days: int) -> list[Bounds]:
+    """The partitions still to be made: whatever days from yesterday (ids may be a day old) to `ahead` steps from now are
+    not in one yet. Days long gone are left out, however long we were away."""
     step = timedelta(days=7 if retention_days > 60 else 1)
-    # Ids may be up to a day old. Days nobody could have written to are left out, however long we were away.
-    lower = max(last, today - timedelta(days=1)) if last else today - timedelta(days=1)
     found = []
+    lower = today - timedelta(days=1)
     while lower <= today + step * ahead:
-        found.append(Bounds(lower, lower + step))
-        lower += step
+        covering = next((bounds for bounds in made if bounds.lower <= lower < bounds.upper), None)
+        if covering is None:
+            next_made = min((bounds.lower for bounds in made if bounds.lower > lower), default=lower + step)
+            covering = Bounds(lower, min(lower + step, next_made))
+            found.append(covering)
+        lower = covering.upper
     return found
 
 
-async def create_first(connection: Connection, schema: str, *, ahead: int, retention_days: int = 1) -> None:
-    """Make what is missing inside the caller's transaction, under its lock: for the migration that made the tables."""
-    for bounds in await _missing(connection, schema, ahead=ahead, retention_days=retention_days):
-        for table in _KEYS:
-            await _create(connection, schema, table, bounds)
+async def create_missing(connection: Connection, schema: str, *, ahead: int, retention_days: int = 1) -> list[str]:
+    """Make what is missing inside the caller's transaction: all of it, or nothing that would have to be mended."""
+    sql = statements(schema)
+    await connection.fetch(sql["partition_lock"], schema)
+    today: date = await connection.fetchval(sql["today"])
+    rows = await connection.fetch(sql["partitions"], schema)
+    attached = [Bounds.of(row["name"]) for row in rows if row["attached"] and not row["detaching"]]
+    whole = {bounds for bounds in attached if attached.count(bounds) == len(_TABLES)}
+    return [
+        f"{table}_{bounds.suffix}"
+        for bounds in wanted(today, whole, ahead=ahead, retention_days=retention_days)
+        for table in _TABLES
+        if await _create(connection, schema, table, bounds)
+    ]
 
 
 async def drop_all(connection: Connection, schema: str) -> None:
@@ -82,54 +96,40 @@ async def drop_all(connection: Connection, schema: str) -> None:
 
 
 async def make_ahead(config: StoreConfig) -> list[str]:
-    """Make the partitions that are missing, from today on."""
-    async with _impatient(config) as connection:
+    """Make the partitions that are missing."""
+    async with _session(config) as connection:
         return await _make_ahead(connection, config)
 
 
 async def roll(config: StoreConfig) -> Rolled:
     """Make partitions ahead and remove old ones. Repeat it at leisure: each step is safe to repeat."""
-    async with _impatient(config) as connection:
+    async with _session(config) as connection:
         made = await _make_ahead(connection, config)
         removed, waiting = await _remove_old(connection, config)
         return Rolled(made, removed, waiting)
 
 
 @asynccontextmanager
-async def _impatient(config: StoreConfig) -> AsyncIterator[Connection]:
-    """A session of its own that gives up rather than let others queue behind a lock it waits for."""
-    connection = await connect(config, direct=True)
+async def _session(config: StoreConfig) -> AsyncIterator[Connection]:
+    """A connection of its own, without a time-out for statements: a large partition takes its time."""
+    connection = await connect(config, direct=True, patient=True)
     try:
         with translated():
-            await connection.execute(f"set lock_timeout = {_LOCK_TIMEOUT_MS}")
             yield connection
     finally:
-        await connection.close(timeout=5)
+        try:
+            await connection.close(timeout=5)
+        except (TimeoutError, OSError, asyncpg.PostgresError):
+            connection.terminate()
 
 
 async def _make_ahead(connection: Connection, config: StoreConfig) -> list[str]:
-    made = []
-    missing = await _missing(
-        connection, config.schema, ahead=config.partitions_ahead, retention_days=config.retention_days
-    )
-    for bounds in missing:
-        for table in _KEYS:
-            async with connection.transaction():
-                await connection.fetch(statements(config.schema)["partition_lock"], config.schema)
-                if await _create(connection, config.schema, table, bounds):
-                    made.append(f"{table}_{bounds.suffix}")
-    return made
-
-
-async def _missing(connection: Connection, schema: str, *, ahead: int, retention_days: int) -> list[Bounds]:
-    sql = statements(schema)
-    today = await connection.fetchval(sql["today"])
-    rows = await connection.fetch(sql["partitions"], schema)
-    # A range counts as made only when all of its tables are attached.
-    attached = [Bounds.of(row["name"]) for row in rows if row["attached"] and not row["detaching"]]
-    whole = [bounds for bounds in set(attached) if attached.count(bounds) == len(_KEYS)]
-    last = max((bounds.upper for bounds in whole), default=None)
-    return wanted(today, last, ahead=ahead, retention_days=retention_days)
+    async with connection.transaction():
+        # Rather give up than let others queue behind a lock we wait for.
+        await connection.execute(f"set local lock_timeout = {_LOCK_TIMEOUT_MS}")
+        return await create_missing(
+            connection, config.schema, ahead=config.partitions_ahead, retention_days=config.retention_days
+        )
 
 
 async def _create(connection: Connection, schema: str, table: str, bounds: Bounds) -> bool:
@@ -154,6 +154,8 @@ async def _remove_old(connection: Connection, config: StoreConfig) -> tuple[list
     rows = await connection.fetch(sql["partitions"], config.schema)
     old = sorted({bounds for row in rows if (bounds := Bounds.of(row["name"])).upper <= oldest})
     removed, waiting = [], []
+    # DETACH CONCURRENTLY runs in no transaction, so this one setting is the session's; it is put back below.
+    await connection.execute(f"set lock_timeout = {_LOCK_TIMEOUT_MS}")
     for bounds in old:
         try:
             await _remove(connection, config, bounds)
@@ -161,6 +163,7 @@ async def _remove_old(connection: Connection, config: StoreConfig) -> tuple[list
         except (Contended, asyncpg.UndefinedTableError, asyncpg.ObjectNotInPrerequisiteStateError):
             # Open transactions, or another leader that is a step ahead of us.
             waiting.append(bounds.suffix)
+    await connection.execute("reset lock_timeout")
     return removed, waiting
 
 
@@ -173,11 +176,11 @@ async def _remove(connection: Connection, config: StoreConfig, bounds: Bounds) -
     while keepers := await connection.fetch(sql["keepers"], lower, upper, retention_s, _PAGE):
         with translated():
             await connection.fetch(sql["keep"], [row["job_id"] for row in keepers])
-    for table in _KEYS:
+    for table in _TABLES:
         await _detach(connection, config.schema, table, bounds)
     with translated():
         async with connection.transaction():
-            names = [f'"{config.schema}"."{table}_{bounds.suffix}"' for table in _KEYS]
+            names = [f'"{config.schema}"."{table}_{bounds.suffix}"' for table in _TABLES]
             # Two leaders may remove at once: the second waits here, and finds the tables gone.
             if await connection.fetchval("select to_regclass($1) is null", names[0]):
                 return

@@ -31,9 +31,11 @@ _PINNED: Final = (
     "set local enable_seqscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off;"
     " set local enable_bitmapscan = off; set local plan_cache_mode = force_custom_plan; set local jit = off"
 )
-# Connection trouble, shutdown or crash of the server, resources used up, read-only after a failover.
-_AWAY: Final = ("08", "53", "57P", "25006")
-_FORBIDDEN: Final = "42501"
+# Connection trouble, shutdown or crash of the server, a statement cancelled, resources used up, time-outs of idle
+# sessions, read-only after a failover, trouble of its disk.
+_AWAY: Final = ("08", "53", "57", "25006", "25P03", "25P04", "58")
+# No such database, no such role or wrong password, no right to do it.
+_REFUSED: Final = ("3D", "28", "42501")
 
 
 class Postgres:
@@ -122,11 +124,14 @@ async def open_postgres(config: StoreConfig) -> AsyncIterator[Postgres]:
             pool.terminate()
 
 
-async def connect(config: StoreConfig, *, direct: bool = False) -> "asyncpg.Connection[asyncpg.Record]":
-    """One connection outside the pool; `direct` past any pooler, for what needs a session of its own."""
+async def connect(
+    config: StoreConfig, *, direct: bool = False, patient: bool = False
+) -> "asyncpg.Connection[asyncpg.Record]":
+    """One connection outside the pool; `direct` past any pooler, `patient` without a time-out for statements."""
     with _reachable():
         url = (direct and config.direct_url) or _url(config)
-        return await asyncpg.connect(url, command_timeout=config.statement_timeout_s, statement_cache_size=0)
+        timeout_s = None if patient else config.statement_timeout_s
+        return await asyncpg.connect(url, command_timeout=timeout_s, statement_cache_size=0)
 
 
 async def _open_pool(config: StoreConfig) -> "asyncpg.Pool[asyncpg.Record]":
@@ -154,7 +159,7 @@ def _reachable() -> Iterator[None]:
     try:
         with translated():
             yield
-    except (ValueError, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as error:
+    except ValueError as error:
         raise Misconfigured(f"WINDLASS_DATABASE_URL: {error}") from None
 
 
@@ -175,8 +180,8 @@ def translated() -> Iterator[None]:
             raise Contended(str(error)) from error
         if state.startswith(_AWAY):
             raise Unavailable(f"PostgreSQL: {error}") from error
-        if state == _FORBIDDEN:
-            raise Misconfigured(f"the database role lacks a right: {error}") from error
+        if state.startswith(_REFUSED):
+            raise Misconfigured(f"PostgreSQL refuses: {error}") from error
         raise
     # InternalClientError: what asyncpg says when a connection ends while it is being made or given back.
     except (

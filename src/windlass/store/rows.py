@@ -17,6 +17,19 @@ from windlass.store.ids import Ids, unix_ms
 
 _OLDEST_MS: Final = 24 * 3600 * 1000
 _NEWEST_MS: Final = 5 * 60 * 1000
+_PAGE: Final = 5_000
+_PAGE_CHARS: Final = 16_000_000
+_SAME: Final = (
+    "type",
+    "name",
+    "queue",
+    "priority",
+    "thread_demand",
+    "max_attempts",
+    "timeout_s",
+    "retry",
+    "if_too_wide",
+)
 
 
 class Row(NamedTuple):
@@ -62,8 +75,8 @@ def _row(job: NewJob, made: Iterator[UUID], now_ms: int, bytes_max: int) -> Row:
         job.thread_demand,
         encode(job.payload, bytes_max=bytes_max),
         job.max_attempts,
-        job.timeout_s,
-        None if job.retry is None else json.dumps(job.retry._asdict()),
+        float(job.timeout_s),
+        None if job.retry is None else json.dumps({name: float(n) for name, n in job.retry._asdict().items()}),
         json.dumps(list(job.tags), ensure_ascii=False) if job.tags else None,
         job.idempotency_key,
         job.if_too_wide,
@@ -95,16 +108,23 @@ def is_same(row: Row, stored: Record) -> bool:
     else:
         due = row.scheduled_at == stored["scheduled_at"]
     tags = json.loads(row.tags) if row.tags else None
-    same = (
-        "type",
-        "name",
-        "queue",
-        "priority",
-        "thread_demand",
-        "payload",
-        "max_attempts",
-        "timeout_s",
-        "retry",
-        "if_too_wide",
-    )
-    return due and stored["tags"] == tags and all(getattr(row, field) == stored[field] for field in same)
+    payload = decode(row.payload) == decode(stored["payload"])
+    return due and payload and stored["tags"] == tags and all(getattr(row, field) == stored[field] for field in _SAME)
+
+
+def fits_one_page(rows: Sequence[Row]) -> bool:
+    return len(rows) <= _PAGE and sum(len(row.payload) for row in rows) <= _PAGE_CHARS
+
+
+def pages(rows: list[Row]) -> Iterator[list[Row]]:
+    """Rows for one statement each: PostgreSQL takes no message above a gigabyte, and long before that it takes too long."""
+    page: list[Row] = []
+    chars = 0
+    for row in rows:
+        if page and (len(page) == _PAGE or chars + len(row.payload) > _PAGE_CHARS):
+            yield page
+            page, chars = [], 0
+        page.append(row)
+        chars += len(row.payload)
+    if page:
+        yield page

@@ -108,11 +108,16 @@ select r.job_id, 'running', r.worker_id from running r;
 -- name: retry
 -- Make finished jobs ready again: the old outcome goes to attempt, failures begin anew. Guard: whoever deletes the
 -- outcome owns the move, so of two retries at once one finds nothing. The caller sorts the ids. A job whose partition
--- is going takes its job row along.
-with from_outcome as (
-  delete from windlass.outcome o where o.job_id = any ($1::uuid[]) returning o.*
+-- is going takes its job row along; one whose job row is out of sight meanwhile is left alone, or it would be lost.
+with seen as materialized (
+  select id from windlass.job where id = any ($1::uuid[])
+  union all select id from windlass.job_kept where id = any ($1::uuid[])
+), from_outcome as (
+  delete from windlass.outcome o where o.job_id = any ($1::uuid[]) and o.job_id = any (array(select s.id from seen s))
+  returning o.*
 ), from_kept as (
-  delete from windlass.outcome_kept o where o.job_id = any ($1::uuid[]) returning o.*
+  delete from windlass.outcome_kept o where o.job_id = any ($1::uuid[]) and o.job_id = any (array(select s.id from seen s))
+  returning o.*
 ), gone as (
   select * from from_outcome union all select * from from_kept
 ), recorded as (

@@ -24,7 +24,10 @@ update windlass.horizon set id = $1 where id < $1;
 
 -- name: stale_writers
 -- Transactions that may still act on the old horizon: older than the one that raised it, or with an older snapshot.
-select count(*) as n
+-- Writers are seen whoever they are; of other roles' readers a plain role sees nothing, which the look after the detach
+-- makes good.
+select count(*)
+  + (select (age(pg_snapshot_xmin(pg_current_snapshot())::xid) >= age(h.xmin))::integer from windlass.horizon h) as n
 from pg_stat_activity a
 where a.datname = current_database() and a.backend_type = 'client backend' and a.pid <> pg_backend_pid()
   and greatest(age(a.backend_xid), age(a.backend_xmin)) >= (select age(h.xmin) from windlass.horizon h);
@@ -37,6 +40,7 @@ select k.job_id from (
   union select job_id from windlass.ready where job_id >= $1 and job_id < $2
   union select job_id from windlass.running where job_id >= $1 and job_id < $2
   union select job_id from windlass.idempotency where job_id >= $1 and job_id < $2
+  union select job_id from windlass.outcome_kept where job_id >= $1 and job_id < $2
   union select job_id from windlass.outcome where job_id >= $1 and job_id < $2
     and (status = 'failed' or finished_at > now() - make_interval(secs => $3))
 ) k
@@ -83,7 +87,9 @@ with late as materialized (
   select o.* from windlass.outcome_{bounds} o where o.job_id in (select job_id from late) on conflict do nothing
 ), kept_tags as (
   insert into windlass.tag_kept
-  select t.* from windlass.tag_{bounds} t where t.job_id in (select job_id from late) on conflict do nothing
+  select t.* from windlass.tag_{bounds} t
+  where t.job_id in (select job_id from late) or exists (select from windlass.job_kept k where k.id = t.job_id)
+  on conflict do nothing
 ), kept_attempts as (
   insert into windlass.attempt_kept
   select a.* from windlass.attempt_{bounds} a
