@@ -33,7 +33,7 @@ def test_a_cluster_of_another_major_version_is_refused(data_dir: Path) -> None:
 def test_a_systems_own_programs_work_and_versions_are_not_mixed(tmp_path: Path) -> None:
     with EmbeddedPostgres(tmp_path, bin_dir=SYSTEM_POSTGRES[-1]) as pg:
         assert ask(pg.url, "SELECT 1") == 1
-    with pytest.raises(Misconfigured, match="set bin_dir to programs of version"):
+    with pytest.raises(Misconfigured, match="set WINDLASS_POSTGRES_BIN_DIR to programs of version"):
         EmbeddedPostgres(tmp_path).start()
 
 
