@@ -177,7 +177,7 @@ def test_a_document_changed_while_it_is_written_is_refused_not_raised_through() 
 
     def meddle(frame: FrameType, event: str, _: Any) -> None:
         """Another thread, at the worst moment: while the walk over the dict is inside its first item."""
-        if event == "call" and frame.f_code.co_name == "_check" and frame.f_locals["value"] is value["a"]:
+        if event == "call" and frame.f_code.co_name == "_is_plain" and frame.f_locals["value"] is value["a"]:
             value["c"] = [3]
 
     before = sys.getprofile()

@@ -5,13 +5,14 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from operator import is_
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from asyncpg import Record
 
 from windlass.errors import InvalidId
-from windlass.model import NewJob, check_new_job
+from windlass.model import NewJob, check_id, check_new_job
 from windlass.payload import decode, encode
 from windlass.store.ids import Ids, unix_ms
 
@@ -55,25 +56,30 @@ class Row(NamedTuple):
 
 def to_rows(jobs: Sequence[NewJob], ids: Ids, *, now_ms: int, bytes_max: int) -> list[Row]:
     """Refuse the batch if anything in it is wrong, naming the field; else its rows, in order."""
-    for job in jobs:
-        check_new_job(job)
     missing = sum(job.id is None for job in jobs)
     made = iter(ids.make(missing) if missing else ())
-    rows = [_row(job, made, now_ms, bytes_max) for job in jobs]
+    rows: list[Row] = []
+    last: NewJob | None = None
+    head: tuple[object, ...] = ()
+    tail: tuple[object, ...] = ()
+    for job in jobs:
+        # Most jobs of a batch differ in their payload alone: what is the very same is checked and converted once.
+        # Not merely equal: True equals 1, and is no thread demand.
+        if last is None or job.type is not last.type or not all(map(is_, job[3:], last[3:])):
+            check_new_job(job)
+            head, tail = _around_payload(job)
+            last = job
+        job_id = next(made) if job.id is None else _in_window(job.id, now_ms)
+        rows.append(Row._make((job_id, *head, encode(job.payload, bytes_max=bytes_max), *tail)))
     if missing < len(rows) and len({row.id for row in rows}) != len(rows):
         raise InvalidId("id", "two jobs of one batch have the same id")
     return rows
 
 
-def _row(job: NewJob, made: Iterator[UUID], now_ms: int, bytes_max: int) -> Row:
-    return Row(
-        next(made) if job.id is None else _in_window(job.id, now_ms),
-        job.type,
-        job.name,
-        job.queue,
-        job.priority,
-        job.thread_demand,
-        encode(job.payload, bytes_max=bytes_max),
+def _around_payload(job: NewJob) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    """The columns before and after the payload."""
+    head = (job.type, job.name, job.queue, job.priority, job.thread_demand)
+    return head, (
         job.max_attempts,
         float(job.timeout_s),
         None if job.retry is None else json.dumps({name: float(n) for name, n in job.retry._asdict().items()}),
@@ -82,12 +88,13 @@ def _row(job: NewJob, made: Iterator[UUID], now_ms: int, bytes_max: int) -> Row:
         job.if_too_wide,
         job.trace,
         job.scheduled_at,
-        job.delay_s,
+        None if job.delay_s is None else float(job.delay_s),
     )
 
 
 def _in_window(job_id: UUID, now_ms: int) -> UUID:
-    """Refuse an id whose time has no partition yet, or one that is being removed."""
+    """Refuse an id that is none of ours, or whose time has no partition yet, or one that is being removed."""
+    check_id(job_id)
     if not -_OLDEST_MS <= unix_ms(job_id) - now_ms <= _NEWEST_MS:
         raise InvalidId("id", "its time must be within the last 24 hours and the next 5 minutes of the database's")
     return job_id
