@@ -68,8 +68,9 @@ async def bulk(server_url: str, jobs: int, rounds: int) -> Result:
     async def theirs(bench: Bench) -> float:
         connection, ids = await bench.connect(), Ids(bench.store.postgres.now_ms).make(jobs)
         began = time.perf_counter()
-        for start in range(0, jobs, 5_000):
-            await insert_bare(connection, bench, ids[start : start + 5_000])
+        async with connection.transaction():
+            for start in range(0, jobs, 5_000):
+                await insert_bare(connection, bench, ids[start : start + 5_000])
         rate = jobs / (time.perf_counter() - began)
         await connection.close()
         return rate

@@ -331,3 +331,16 @@ async def test_an_action_on_many_answers_for_each(rig: Rig, store: Store) -> Non
         jobs[Status.RUNNING]
     }
     assert isinstance((await store.intake.run_now_many([jobs[Status.RUNNING]]))[jobs[Status.RUNNING]], NotPossible)
+
+
+async def test_a_long_batch_with_a_bad_job_at_its_end_stores_nothing(store: Store, sql: Sql) -> None:
+    with pytest.raises(InvalidJob, match="priority"):
+        await store.intake.enqueue([*numbered(6_000), NewJob("echo", priority=101)])
+    assert await stored(sql) == 0
+
+
+async def test_a_long_batch_keeps_its_order(rig: Rig, store: Store) -> None:
+    answers = await store.intake.enqueue(numbered(6_000))
+    worker = await rig.worker(threads=1_000)
+    claimed = [lease.job_id for _ in range(6) for lease in await worker.claim()]
+    assert claimed == [answer.id for answer in answers]

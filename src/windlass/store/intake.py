@@ -28,9 +28,10 @@ from windlass.model import FINISHED, Enqueued, Error, NewJob, Status, check_name
 from windlass.store import partitions
 from windlass.store.ids import Ids
 from windlass.store.postgres import Connection, Postgres, patiently
-from windlass.store.rows import Row, fingerprint, fits_one_page, is_same, pages, to_rows
+from windlass.store.rows import Row, fingerprint, fits_one_page, is_same, page_max, pages, to_rows
 
 _LOOKS: Final = 20
+_STREAMED: Final = 500  # what a socket takes at once, so that it is on its way while the next are made
 
 
 class Intake:
@@ -70,11 +71,11 @@ class Intake:
         return [answer for job in jobs for answer in await self._enqueue_each([job])]
 
     async def _enqueue(self, jobs: Sequence[NewJob], connection: Connection | None) -> list[Enqueued]:
-        config = self._postgres.config
-        rows = to_rows(jobs, self._ids, now_ms=self._postgres.now_ms(), bytes_max=config.payload_bytes_max)
-        keyed = any(row.key is not None for row in rows)
-        collides = len(rows) > 1 and any(job.id is not None for job in jobs)
-        if not keyed and not collides and fits_one_page(rows):
+        named = any(job.id is not None or job.idempotency_key is not None for job in jobs)
+        if connection is None and not named and len(jobs) > page_max:
+            return await patiently(lambda: self._stream(jobs))
+        rows = self._rows(jobs)
+        if fits_one_page(rows) and (not named or (len(rows) == 1 and rows[0].key is None)):
             return await self._insert(rows, connection)
         # Several statements, or an id that may turn out to be another job's: one transaction, all or none.
         if connection is not None:
@@ -82,10 +83,30 @@ class Intake:
                 return await self._insert_keyed(rows, connection)
 
         async def run() -> list[Enqueued]:
-            async with self._postgres.transaction(lock_timeout_s=config.lock_timeout_s if keyed else None) as own:
+            async with self._postgres.transaction(lock_timeout_s=self._postgres.config.lock_timeout_s) as own:
                 return await self._insert_keyed(rows, own)
 
         return await patiently(run)
+
+    async def _stream(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Many jobs in one transaction: while PostgreSQL stores some, the next are checked and encoded."""
+        answers: list[Enqueued] = []
+        async with self._postgres.transaction() as connection:
+            storing = asyncio.create_task(self._insert([], connection))
+            try:
+                for start in range(0, len(jobs), _STREAMED):
+                    rows = self._rows(jobs[start : start + _STREAMED])
+                    answers += await storing
+                    storing = asyncio.create_task(self._insert(rows, connection))
+                    await asyncio.sleep(0)  # lets it be sent before the next ones keep this thread busy
+                answers += await storing
+            finally:
+                await asyncio.wait([storing])  # the transaction cannot end under a statement
+        return answers
+
+    def _rows(self, jobs: Sequence[NewJob]) -> list[Row]:
+        bytes_max = self._postgres.config.payload_bytes_max
+        return to_rows(jobs, self._ids, now_ms=self._postgres.now_ms(), bytes_max=bytes_max)
 
     async def _insert(self, rows: list[Row], connection: Connection | None) -> list[Enqueued]:
         answers: list[Enqueued] = []

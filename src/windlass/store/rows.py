@@ -18,7 +18,7 @@ from windlass.store.ids import Ids, unix_ms
 
 _OLDEST_MS: Final = 24 * 3600 * 1000
 _NEWEST_MS: Final = 5 * 60 * 1000
-_PAGE: Final = 5_000
+page_max: Final = 5_000
 _PAGE_CHARS: Final = 16_000_000
 _SAME: Final = (
     "type",
@@ -120,7 +120,7 @@ def is_same(row: Row, stored: Record) -> bool:
 
 
 def fits_one_page(rows: Sequence[Row]) -> bool:
-    return len(rows) <= _PAGE and sum(len(row.payload) for row in rows) <= _PAGE_CHARS
+    return len(rows) <= page_max and sum(len(row.payload) for row in rows) <= _PAGE_CHARS
 
 
 def pages(rows: list[Row]) -> Iterator[list[Row]]:
@@ -128,7 +128,7 @@ def pages(rows: list[Row]) -> Iterator[list[Row]]:
     page: list[Row] = []
     chars = 0
     for row in rows:
-        if page and (len(page) == _PAGE or chars + len(row.payload) > _PAGE_CHARS):
+        if page and (len(page) == page_max or chars + len(row.payload) > _PAGE_CHARS):
             yield page
             page, chars = [], 0
         page.append(row)
