@@ -1,0 +1,1 @@
+"""Windlass: a distributed, fault-tolerant job scheduler on PostgreSQL that knows threads."""
