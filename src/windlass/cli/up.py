@@ -45,6 +45,8 @@ def up(data_dir: DataDir = None, ephemeral: Ephemeral = False, once: Once = Fals
             else:
                 show(report)
             if not once:
+                if not as_json:
+                    typer.echo("Ctrl-C stops it.")
                 stay(server)
     except KeyboardInterrupt:
         if not as_json:
@@ -99,4 +101,3 @@ def show(report: dict[str, Any]) -> None:
     console.print("[bold green]Windlass is up[/bold green]")
     for name, value in facts.items():
         console.print(f"  [bold]{name:<9}[/bold] {escape(value)}")
-    console.print("Ctrl-C stops it.")
