@@ -95,6 +95,10 @@ class StoreConfig:
         most=366 * _day_s,
     )
 
+    @property
+    def retention_s(self) -> float:
+        return self.retention_days * float(_day_s)
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseConfig:

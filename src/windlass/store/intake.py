@@ -1,7 +1,7 @@
 """What callers do to jobs: enqueue, cancel, retry, run now, pause.
 
 An enqueue that returns is durable. One whose answer was lost may be repeated with the same ids or idempotency keys
-without doubling. Given the caller's own connection, everything happens inside the caller's transaction.
+without doubling. Given the caller's own connection, it happens inside the caller's transaction.
 """
 
 import asyncio

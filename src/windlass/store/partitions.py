@@ -170,10 +170,9 @@ async def _remove_old(connection: Connection, config: StoreConfig) -> tuple[list
 async def _remove(connection: Connection, config: StoreConfig, bounds: Bounds) -> None:
     sql = statements(config.schema)
     lower, upper = bounds.ids
-    retention_s = config.retention_days * 86_400.0
     await connection.execute(sql["raise_horizon"], upper)
     await _old_writers_end(connection, config.schema)
-    while keepers := await connection.fetch(sql["keepers"], lower, upper, retention_s, _PAGE):
+    while keepers := await connection.fetch(sql["keepers"], lower, upper, config.retention_s, _PAGE):
         with translated():
             await connection.fetch(sql["keep"], [row["job_id"] for row in keepers])
     for table in _TABLES:
@@ -185,7 +184,7 @@ async def _remove(connection: Connection, config: StoreConfig, bounds: Bounds) -
             if await connection.fetchval("select to_regclass($1) is null", names[0]):
                 return
             await connection.execute(f"lock table {', '.join(names)} in access exclusive mode")
-            await connection.execute(sql["keep_late"].replace("{bounds}", bounds.suffix), retention_s)
+            await connection.execute(sql["keep_late"].replace("{bounds}", bounds.suffix), config.retention_s)
             await connection.execute(sql["uncount"].replace("{bounds}", bounds.suffix))
             await connection.execute(f"drop table {', '.join(names)}")
 

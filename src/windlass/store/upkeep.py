@@ -163,8 +163,7 @@ class Upkeep:
     async def roll_partitions(self) -> Rolled:
         """Make partitions ahead, remove old ones without losing a live job, and sweep what was kept long enough."""
         rolled = await partitions.roll(self._postgres.config)
-        retention_s = self._postgres.config.retention_days * 86_400.0
-        while len(await self._postgres.fetch("sweep_kept", retention_s, _PAGE)) == _PAGE:
+        while len(await self._postgres.fetch("sweep_kept", self._postgres.config.retention_s, _PAGE)) == _PAGE:
             pass
         return rolled
 

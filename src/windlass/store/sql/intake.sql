@@ -84,7 +84,7 @@ with from_scheduled as (
 ), running as (
   update windlass.running t set cancel_requested = coalesce(t.cancel_requested, $2::text::json)
   where t.job_id = any ($1::uuid[])
-  returning t.job_id, t.worker_id
+  returning t.job_id
 ), finished as (
   insert into windlass.outcome (job_id, ready_at, finished_at, attempt, failures, status, queue, type, error)
   select g.job_id, g.ready_at, now(), g.attempt, g.failures, 'cancelled', g.queue, g.type, $2::text::json
@@ -101,9 +101,9 @@ with from_scheduled as (
   from gone g cross join (values (-1), (1)) as side (sign)
   group by 1, g.queue, g.type, side.sign
 )
-select g.job_id, 'cancelled' as status, null::uuid as worker_id from gone g
+select g.job_id, 'cancelled' as status from gone g
 union all
-select r.job_id, 'running', r.worker_id from running r;
+select r.job_id, 'running' from running r;
 
 -- name: retry
 -- Make finished jobs ready again: the old outcome goes to attempt, failures begin anew. Guard: whoever deletes the
@@ -158,7 +158,7 @@ with seen as materialized (
   from gone g cross join (values (-1), (1)) as side (sign)
   group by 1, g.queue, g.type, side.sign
 )
-select r.job_id, 'ready' as status, null::uuid as worker_id from readied r;
+select r.job_id, 'ready' as status from readied r;
 
 -- name: run_now
 -- Make scheduled or held jobs ready at once; they keep their priority's head start. Guard: as cancel.
@@ -184,7 +184,7 @@ with from_scheduled as (
   from gone g cross join (values (-1), (1)) as side (sign)
   group by 1, g.queue, g.type, side.sign
 )
-select r.job_id, 'ready' as status, null::uuid as worker_id from readied r;
+select r.job_id, 'ready' as status from readied r;
 
 -- name: whereabouts
 -- The table each job sits in, for jobs an action did not find; null: its job row exists but it is moving right now.
