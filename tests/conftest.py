@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,6 +16,26 @@ from windlass.store import migrate
 from windlass.store.store import Store, open_store
 
 _TEMPLATE = "windlass_template"
+
+
+# Folders whose tests share what is costly to make, or look at what all of them did: one process runs them.
+_TOGETHER = {"contract", "plans"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before groups are read off the markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files are shared out among the processes of a run (`-n`), never torn apart."""
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        item.add_marker(pytest.mark.xdist_group(folder if folder in _TOGETHER else str(item.path)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a test logs on purpose, half a character say, must not keep its report from reaching the other process."""
+    report = yield
+    report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -1,1 +1,65 @@
-"""Windlass: a distributed, fault-tolerant job scheduler on PostgreSQL that knows threads."""
+"""Windlass: a distributed, fault-tolerant job scheduler on PostgreSQL that knows threads.
+
+The public names. Each is imported when it is first used: a program that only raises Retry pays for nothing else.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from windlass.app import App
+    from windlass.errors import Cancel, Fail, JobCancelled, JobFailed, LeaseLost, Retry, Snooze, WindlassError
+    from windlass.model import NewJob, RetryPolicy, Status
+    from windlass.sdk.calls import Handle
+    from windlass.worker.context import AsyncContext, Context
+    from windlass.worker.run import Stopped
+
+_HOMES: Final = {
+    "App": "windlass.app",
+    "AsyncContext": "windlass.worker.context",
+    "Cancel": "windlass.errors",
+    "Context": "windlass.worker.context",
+    "Fail": "windlass.errors",
+    "Handle": "windlass.sdk.calls",
+    "JobCancelled": "windlass.errors",
+    "JobFailed": "windlass.errors",
+    "LeaseLost": "windlass.errors",
+    "NewJob": "windlass.model",
+    "Retry": "windlass.errors",
+    "RetryPolicy": "windlass.model",
+    "Snooze": "windlass.errors",
+    "Status": "windlass.model",
+    "Stopped": "windlass.worker.run",
+    "WindlassError": "windlass.errors",
+}
+
+__all__ = [
+    "App",
+    "AsyncContext",
+    "Cancel",
+    "Context",
+    "Fail",
+    "Handle",
+    "JobCancelled",
+    "JobFailed",
+    "LeaseLost",
+    "NewJob",
+    "Retry",
+    "RetryPolicy",
+    "Snooze",
+    "Status",
+    "Stopped",
+    "WindlassError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'windlass' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

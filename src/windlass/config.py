@@ -18,6 +18,8 @@ from windlass.payload import payload_bytes_max
 _PREFIX: Final = "WINDLASS_"
 _day_s: Final = 86_400
 _mib: Final = 1_048_576
+_LEVELS: Final = ("debug", "info", "warning", "error")
+_FORMATS: Final = ("auto", "json", "pretty")
 
 
 class Rule(NamedTuple):
@@ -115,6 +117,7 @@ class LeaseConfig:
 class PlacementConfig:
     """What happens to jobs that find no room."""
 
+    reservations: str = _setting("on", "threads are kept free for wide jobs that were passed over", unit="on or off")
     reserve_after_s: float = _setting(
         2.0, "a wide job gets threads reserved after being passed over for", unit="s", least=0, most=3600
     )
@@ -124,6 +127,47 @@ class PlacementConfig:
     hold_unknown_after_s: float = _setting(
         60.0, "jobs of a type no live worker knows are moved aside after", unit="s", least=1, most=_day_s
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """The processes that run jobs, and how they end."""
+
+    threads: int = _setting(8, "threads of each worker process", unit="threads", least=1, most=1024)
+    processes: int = _setting(1, "worker processes under one supervisor", unit="processes", least=1, most=256)
+    queues: str = _setting("default", "the queues served, with weights: a,b=3", unit="names")
+    poll_s: float = _setting(1.0, "an idle worker looks for jobs every, hinted or not", unit="s", least=0.05, most=60)
+    buffer_s: float = _setting(0.05, "a worker claims ahead what it will begin within", unit="s", least=0, most=1)
+    stop_ask_s: float = _setting(
+        1.0, "a job told to stop is only asked for, before an exception is thrown into it", unit="s", least=0, most=3600
+    )
+    stop_grace_s: float = _setting(
+        5.0, "a job told to stop is given up, and its process ended, after", unit="s", least=0.1, most=3600
+    )
+    drain_s: float = _setting(30.0, "a shutdown lets running jobs finish for", unit="s", least=0, most=_day_s)
+    deaf_s: float = _setting(
+        30.0,
+        "a worker that has had room and got none of the jobs that wait for it is deaf after",
+        unit="s",
+        least=1,
+        most=3600,
+    )
+    start_s: float = _setting(60.0, "a worker process must have started within", unit="s", least=1, most=3600)
+    isolated_jobs_max: int = _setting(
+        100, "a process of isolated jobs is replaced after", unit="jobs", least=1, most=1_000_000
+    )
+    isolated_mib_max: int = _setting(
+        512, "a process of isolated jobs is replaced when it has grown beyond", unit="MiB", least=16, most=1_048_576
+    )
+    worker_mib_max: int = _setting(
+        0,
+        "a worker process grown beyond this finishes its jobs and is replaced; 0: never",
+        unit="MiB",
+        least=0,
+        most=1_048_576,
+    )
+    log_level: str = _setting("info", "what is logged: debug, info, warning or error", unit="level")
+    log_format: str = _setting("auto", "json, pretty, or auto: pretty on a terminal", unit="format")
 
 
 class Report(NamedTuple):
@@ -140,6 +184,7 @@ class Config:
     store: StoreConfig = field(default_factory=StoreConfig)
     lease: LeaseConfig = field(default_factory=LeaseConfig)
     placement: PlacementConfig = field(default_factory=PlacementConfig)
+    worker: WorkerConfig = field(default_factory=WorkerConfig)
     unknown: tuple[str, ...] = ()
 
     def check(self) -> Report:
@@ -162,6 +207,7 @@ _ROLES: Final[Mapping[str, type]] = {
     "store": StoreConfig,
     "lease": LeaseConfig,
     "placement": PlacementConfig,
+    "worker": WorkerConfig,
 }
 
 
@@ -253,7 +299,7 @@ def _parse(name: str, text: str, kind: Any, rule: Rule) -> Any:
 
 def _problems(config: Config) -> Iterator[str]:
     """What is wrong with single values."""
-    for role in (config.store, config.lease, config.placement):
+    for role in (config.store, config.lease, config.placement, config.worker):
         for each in fields(role):
             rule: Rule = each.metadata["rule"]
             value = getattr(role, each.name)
@@ -262,11 +308,39 @@ def _problems(config: Config) -> Iterator[str]:
             elif rule.secret and value is not None and (problem := _url_problem(value)):
                 also = " (or DATABASE_URL)" if each.name == "database_url" else ""
                 yield f"{variable(each.name)}{also}: {problem}"
+    if config.placement.reservations not in {"on", "off"}:
+        yield f"{variable('reservations')} = {_cut(config.placement.reservations)}: must be on or off"
+    yield from _worker_problems(config.worker)
     if not is_schema_name(config.store.schema):
         yield (
             f"WINDLASS_SCHEMA = {_cut(config.store.schema)}: must be 1 to 40 of a-z 0-9 _, begin with a letter or _, "
             "and not be a name of PostgreSQL's own"
         )
+
+
+def _worker_problems(worker: WorkerConfig) -> Iterator[str]:
+    for name, allowed in (("log_level", _LEVELS), ("log_format", _FORMATS)):
+        if getattr(worker, name) not in allowed:
+            yield f"{variable(name)} = {_cut(getattr(worker, name))}: must be {', '.join(allowed[:-1])} or {allowed[-1]}"
+    try:
+        queue_weights(worker.queues)
+    except ValueError as problem:
+        yield f"{variable('queues')} = {_cut(worker.queues)}: {problem}"
+
+
+def queue_weights(text: str) -> dict[str, int]:
+    """Queues with their weights, from `a,b=3`. Raises ValueError."""
+    weights: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, number = (piece.strip() for piece in part.partition("="))
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,99}", name):
+            raise ValueError(f"{_cut(name)} is no queue's name; write names and weights as a,b=3")
+        if equals and not (number.isdecimal() and 1 <= int(number) <= 1000):
+            raise ValueError(f"the weight of {name} must be a whole number from 1 to 1,000")
+        if name in weights:
+            raise ValueError(f"{name} is there twice")
+        weights[name] = int(number) if equals else 1
+    return weights
 
 
 def _conflicts(config: Config) -> Iterator[str]:
@@ -279,6 +353,8 @@ def _conflicts(config: Config) -> Iterator[str]:
             f"WINDLASS_HEARTBEAT_S = {lease.heartbeat_s:g}: must be at most a third of WINDLASS_LEASE_TTL_S = "
             f"{lease.lease_ttl_s:g}, so that two lost heartbeats kill nobody"
         )
+    if config.worker.stop_ask_s > config.worker.stop_grace_s:
+        yield "WINDLASS_STOP_ASK_S: must not exceed WINDLASS_STOP_GRACE_S, or no exception is ever thrown"
     if store.direct_url is not None and store.database_url is None:
         yield "WINDLASS_DIRECT_URL: is set without WINDLASS_DATABASE_URL; set both, or neither for the embedded one"
 

@@ -14,6 +14,9 @@ WindlassError                      everything we raise
 ├── Unavailable                    503  database or network: safe to repeat with the same ids or keys
 │   └── Contended                  503  gave way to other transactions too often: safe to repeat
 │       └── NoPartition            503  a row met a partition that is going, or one that is not made yet
+├── JobFailed                      409  the result was asked of a job that failed; carries its error
+├── JobCancelled                   409  the result was asked of a job that was cancelled
+├── LeaseLost                      409  this attempt's lease is lost: what it does no longer counts
 ├── Misconfigured                  refuse to start; the message says what to change
 │   ├── InUse                      another process owns the data folder
 │   └── SchemaMismatch             the database's schema and this code do not fit
@@ -23,6 +26,8 @@ Every class has a stable `code`, used in JSON, in the SDK and in logs. `retryabl
 simply be made again.
 """
 
+import math
+from datetime import timedelta
 from typing import Any, ClassVar
 
 
@@ -131,6 +136,38 @@ class NoPartition(Contended):
     code = "no_partition"
 
 
+class JobFailed(WindlassError):
+    """`error` is why: its type, message and traceback (model.Error)."""
+
+    code = "job_failed"
+    http_status = 409
+
+    def __init__(self, job_id: object, error: Any) -> None:
+        why = f": {error.type}: {error.message}" if error else ""
+        super().__init__(f"job {job_id} failed{why}")
+        self.job_id = job_id
+        self.error = error
+
+
+class JobCancelled(WindlassError):
+    code = "job_cancelled"
+    http_status = 409
+
+    def __init__(self, job_id: object, error: Any) -> None:
+        super().__init__(f"job {job_id} was cancelled" + (f": {error.message}" if error else ""))
+        self.job_id = job_id
+        self.error = error
+
+
+class LeaseLost(WindlassError):
+    code = "lease_lost"
+    http_status = 409
+
+    def __init__(self, job_id: object) -> None:
+        super().__init__(f"the lease of this attempt at job {job_id} is lost: another attempt counts now")
+        self.job_id = job_id
+
+
 class Misconfigured(WindlassError):
     code = "misconfigured"
     exit_code = 3
@@ -146,3 +183,59 @@ class SchemaMismatch(Misconfigured):
 
 class Corrupt(WindlassError):
     code = "corrupt"
+
+
+# Raised by handlers to say what shall become of their job. ----------------------------------------------------------
+
+
+class _Delayed(Exception):
+    """Can be pickled and copied: by default the message would go through __init__ again, as a delay."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.__class__.__new__, (self.__class__, *self.args), self.__dict__
+
+
+class Retry(_Delayed):
+    """Try this job again, after `delay_s` if given, else after its usual back-off. It counts as a failure.
+
+    The delay is in seconds, or a timedelta.
+    """
+
+    def __init__(self, delay_s: float | timedelta | None = None, reason: str = "asked to be tried again") -> None:
+        super().__init__(reason)
+        self.delay_s = None if delay_s is None else _checked(delay_s)
+
+
+class Snooze(_Delayed):
+    """Run this job again after `delay_s`, in seconds or as a timedelta. It counts as nothing."""
+
+    def __init__(self, delay_s: float | timedelta) -> None:
+        self.delay_s = _checked(delay_s)
+        super().__init__(f"snoozed for {self.delay_s:g} s")
+
+
+def _checked(delay_s: Any) -> float:
+    """Refused in the handler, as its failure: below zero, or not a number at all, a snooze would come back at once, for
+    ever, and count as nothing each time."""
+    if isinstance(delay_s, timedelta):
+        delay_s = delay_s.total_seconds()
+    if isinstance(delay_s, bool) or not hasattr(type(delay_s), "__float__"):
+        raise TypeError(f"a delay is a number of seconds or a timedelta, not a {type(delay_s).__qualname__}")
+    try:
+        known_s = float(delay_s)
+    except OverflowError:
+        known_s = math.inf
+    if not (math.isfinite(known_s) and known_s >= 0):
+        raise ValueError(f"a delay is finite and not below zero, not {known_s:g}")
+    return known_s
+
+
+class Cancel(Exception):
+    """Give this job up for good, and not as a failure."""
+
+    def __init__(self, reason: str = "its handler gave it up") -> None:
+        super().__init__(reason)
+
+
+class Fail(Exception):
+    """This job cannot succeed: no further attempt, straight to the dead letters."""

@@ -33,6 +33,13 @@ class Completed(NamedTuple):
     result: object = None
 
 
+class Written(NamedTuple):
+    """A result that was written as JSON where it was made, in a process of its own; or why it could not be."""
+
+    text: str | None
+    problem: str | None = None
+
+
 class Failed(NamedTuple):
     """The handler raised, or asked to be tried again. `delay_s` overrules the back-off; `final` forbids a retry."""
 
@@ -164,18 +171,23 @@ def _backoff_bare(failures: int, policy: RetryPolicy) -> float:
 def _completed(lease: Lease, outcome: Completed, execution_s: float | None, log: str | None) -> Settlement:
     result = error = mark = None
     if outcome.result is not None:
-        try:
-            result = encode(outcome.result, "result", bytes_max=result_bytes_max)
-        except InvalidPayload as problem:
+        result, problem = outcome.result if type(outcome.result) is Written else written(outcome.result)
+        if problem is not None:
             # The work was done: failing it here would run it again. It finishes, and says why there is no result.
-            lack = Error("ResultNotStored", str(problem))
+            lack = Error("ResultNotStored", problem)
             error, mark = error_document(lack), fingerprint(lack)
     kept = log if log is None else _clip(log, log_chars_max)
     status, ended = Status.COMPLETED, Ended.COMPLETED
-    # _make, because every job comes this way: naming the fields costs twice as much as all the rest of this.
-    return Settlement._make(
-        (*lease[:4], status, None, False, False, False, ended, result, error, mark, execution_s, kept)
-    )
+    # Past the constructor, because every job comes this way: it costs twice as much as all the rest of this.
+    fields = (*lease[:4], status, None, False, False, False, ended, result, error, mark, execution_s, kept)
+    return tuple.__new__(Settlement, fields)
+
+
+def written(result: object) -> Written:
+    try:
+        return Written(encode(result, "result", bytes_max=result_bytes_max))
+    except InvalidPayload as problem:
+        return Written(None, str(problem))
 
 
 def _failed(
@@ -243,6 +255,11 @@ def error_document(error: Error) -> str:
 
 def _with_error(settlement: Settlement, error: Error) -> Settlement:
     return settlement._replace(error=error_document(error), fingerprint=fingerprint(error))
+
+
+def storable(text: str) -> str:
+    """The text without what PostgreSQL cannot store."""
+    return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _clip(text: str | None, most: int) -> str | None:

@@ -7,7 +7,7 @@ because the hot path makes one per job: a frozen dataclass costs five times as m
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
@@ -87,6 +87,15 @@ class Enqueued(NamedTuple):
     duplicate: bool
 
 
+class Want(NamedTuple):
+    """Jobs that have become ready: `count` of one queue, type and width. Workers are woken for them."""
+
+    queue: str
+    type: str
+    threads: int = 1
+    count: int = 1  # type: ignore[assignment]  # nobody counts the fields
+
+
 class Error(NamedTuple):
     """Why an attempt did not succeed: the kind of error, its message, and where."""
 
@@ -152,6 +161,7 @@ class Worker:
     draining: bool
     died_at: datetime | None
     reserved_for: UUID | None
+    lost_threads: int = 0
 
     @property
     def alive(self) -> bool:
@@ -218,6 +228,12 @@ class Job:
     execution_s: float | None
     total_s: float | None
     payload: str | None = None
+    progress: float | None = None
+    progress_note: str | None = None
+
+
+def seconds(duration: float | timedelta) -> float:
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]*")

@@ -1,7 +1,7 @@
-"""What fits where: free threads, reservations for wide jobs, and what to do with a job wider than any worker.
+"""What fits where: free threads, reservations for wide jobs, whose turn it is, and what to do with a job too wide for all.
 
-`room` and `fit` say in Python what the claim does in SQL (tests compare them); `reserve` and `fallback` are for the
-leader, once a tick.
+`room` and `fit` say in Python what the claim does in SQL (tests compare them); `passed_over`, `reserve` and
+`widest_by_line` are for the leader, once a tick; `Turns` is for a worker whose queues have weights.
 Pure: no clock, no random, no I/O, so the rules are simulated far beyond the size of any machine we have
 (tests/unit/test_placement_simulation.py). Nothing here starts a job: it only says who may.
 
@@ -9,32 +9,46 @@ Why a reservation at all: narrow jobs take every thread the moment it is free, s
 together and a wide job would wait for ever. A reserved worker takes nothing new until its wide job fits.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from itertools import product
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from windlass.model import TooWide
+Shape: TypeAlias = tuple[str, str, int]  # queue, type and thread demand: who can hold one job can hold its equals
 
 
 class Wide(NamedTuple):
-    """A ready job that no worker had room for, for as long as `reserve_after_s`."""
+    """A ready job of several threads that has waited for as long as `reserve_after_s`."""
 
     job_id: UUID
     queue: str
     type: str
     thread_demand: int
+    rank: float = 0
+
+    @property
+    def shape(self) -> Shape:
+        return self.queue, self.type, self.thread_demand
 
 
 class Room(NamedTuple):
-    """A live worker that still claims. `last_claim` is any number that grows with time; None: it never claimed."""
+    """A live worker. `last_claim` is any number that grows with time; None: it never claimed.
+
+    `latest_rank`: of what it has claimed lately and runs, the one furthest back in the line. `lost`: threads held by handlers that cannot be
+    stopped; they are among the busy ones, and come back only with a new process.
+    """
 
     worker_id: UUID
     threads: int
     busy: int
-    queues: Collection[str]
-    types: Collection[str]
+    queues: frozenset[str]
+    types: frozenset[str]
     last_claim: float | None = None
+    latest_rank: float | None = None
+    lost: int = 0
+    draining: bool = False
 
 
 class Reservation(NamedTuple):
@@ -69,6 +83,53 @@ def serves(worker: Room, queue: str, type_: str) -> bool:
     return queue in worker.queues and type_ in worker.types
 
 
+def lines(workers: Iterable[Room]) -> dict[tuple[str, str], int]:
+    """Where wide jobs may wait for workers that could hold them: by queue and type, up to how many threads."""
+    return widest_by_line(worker for worker in workers if not worker.draining)
+
+
+def passed_over(waiting: Iterable[Wide], workers: Iterable[Room]) -> Iterator[Wide]:
+    """Those that do not merely wait for their turn: a worker able to hold one took a job from behind it in the line.
+
+    Age alone says little: in a backlog every job is old, and threads kept free for those that would have their turn
+    anyway stand idle. Only a few get them by age (`early`).
+    """
+    busy = [worker for worker in workers if worker.latest_rank is not None]
+    # Of workers that can hold the same jobs only the one that has reached furthest back matters; a thousand are few kinds.
+    kinds = {
+        (worker.queues, worker.types, worker.threads - worker.lost, worker.draining): worker
+        for worker in sorted(busy, key=lambda worker: worker.latest_rank or 0)
+    }.values()
+    latest: dict[Shape, float] = {}
+    for job in waiting:
+        if job.shape not in latest:
+            ranks = (worker.latest_rank or 0 for worker in kinds if _could_hold(worker, job))
+            latest[job.shape] = max(ranks, default=-math.inf)
+        if latest[job.shape] > job.rank:
+            yield job
+
+
+def early(
+    waiting: Iterable[Wide], workers: Sequence[Room], known: AbstractSet[UUID], former: AbstractSet[UUID]
+) -> set[UUID]:
+    """Those that get threads by age alone, so that a wide job's wait is bounded behind any backlog: the first in line,
+    one at a time for every 64 workers (each may stand half empty for as long as its longest job). `known` need no such favour; `former` keep it until they start.
+    """
+    most = max(1, len(workers) // 64)
+    chosen: list[UUID] = []
+    shapes: dict[Shape, bool] = {}
+    for job in sorted(waiting, key=lambda job: (job.job_id not in former, job.rank, job.job_id)):
+        if len(chosen) >= most:
+            break
+        if job.job_id in known and job.job_id not in former:
+            continue
+        if job.shape not in shapes:
+            shapes[job.shape] = any(_could_hold(worker, job) for worker in workers)
+        if shapes[job.shape]:
+            chosen.append(job.job_id)
+    return set(chosen)
+
+
 def reserve(waiting: Sequence[Wide], workers: Sequence[Room], held: Collection[Reservation]) -> list[Reservation]:
     """The complete set of reservations there should be now; held ones that are not in it are to be dropped.
 
@@ -79,18 +140,20 @@ def reserve(waiting: Sequence[Wide], workers: Sequence[Room], held: Collection[R
 
     So the first in line starts within one round (one tick and the longest running job), and the k-th to be served
     within ⌈k / max(1, ⌊W / 2⌋)⌉ rounds, where W workers are able to hold it and live.
+    From being passed over to its start a job waits at most reserve_after + tick + that many rounds.
     """
     kept = _still_valid(waiting, workers, held)
     taken = {reservation.worker_id for reservation in kept.values()}
     closed: set[UUID] = set()
-    groups: dict[tuple[str, str, int], _Able] = {}
-    spent: set[tuple[str, str, int]] = set()
+    least_recent = sorted(workers, key=lambda w: (w.last_claim is not None, w.last_claim or 0.0, w.worker_id.int))
+    groups: dict[Shape, _Able] = {}
+    spent: set[Shape] = set()
     for job in waiting:
-        shape = job[1:]
+        shape = job.shape
         if job.job_id in kept or shape in spent:
             continue
         if shape not in groups:
-            groups[shape] = _Able(job, workers)
+            groups[shape] = _Able(job, least_recent)
         worker_id = groups[shape].next(taken, closed)
         if worker_id is None:
             # Those behind must not fill the half that this one waits for, or it would wait for ever.
@@ -102,19 +165,49 @@ def reserve(waiting: Sequence[Wide], workers: Sequence[Room], held: Collection[R
     return list(kept.values())
 
 
-def too_wide(demand: int, queue: str, type_: str, workers: Sequence[Room]) -> bool:
-    """Whether workers serve such a job, but none of them has that many threads in all."""
-    serving = [worker.threads for worker in workers if serves(worker, queue, type_)]
-    return demand > 1 and bool(serving) and max(serving) < demand
+def widest_by_line(workers: Iterable[Room]) -> dict[tuple[str, str], int]:
+    """The most threads any worker has, for every queue and type that is served: a job that asks for more is too wide.
+
+    Workers that drain or have lost threads count in full: they are about to be replaced, and narrowing cannot be
+    undone. What nobody serves is not too wide: it waits for someone who does.
+    """
+    widest: dict[tuple[str, str], int] = {}
+    for kind in {(worker.queues, worker.types, worker.threads) for worker in workers}:
+        for line in product(kind[0], kind[1]):
+            widest[line] = max(kind[2], widest.get(line, 0))
+    return widest
 
 
-def fallback(job: Wide, if_too_wide: TooWide, workers: Sequence[Room]) -> TooWide | None:
-    """What to do with a job that has waited out the grace; None while some worker could hold it, or none serves it."""
-    return if_too_wide if too_wide(job.thread_demand, job.queue, job.type, workers) else None
+class Turns:
+    """Which queue a worker asks first, by weight: of any n turns each queue gets its share, give or take one.
+
+    Of the queues that are not ahead of their share, the one whose next turn falls due first. Asking only by how far
+    each is behind lets a light queue among many drop further back than one turn.
+    """
+
+    def __init__(self, weights: Mapping[str, int]) -> None:
+        self._weights = dict(weights)
+        self._total = sum(weights.values())
+        self._turn = 0
+        self._had = dict.fromkeys(weights, 0)
+
+    def next(self) -> str | None:
+        """The queue whose turn it is; None if nobody gave weights: then all are asked together, by rank."""
+        if all(weight == 1 for weight in self._weights.values()):
+            return None
+        self._turn += 1
+        not_ahead = [q for q, weight in self._weights.items() if self._had[q] * self._total < self._turn * weight]
+        chosen = min(not_ahead, key=lambda q: -(-(self._had[q] + 1) * self._total // self._weights[q]))
+        self._had[chosen] += 1
+        if self._turn == self._total:  # all have had exactly their share
+            self._turn = 0
+            self._had = dict.fromkeys(self._weights, 0)
+        return chosen
 
 
 def _could_hold(worker: Room, job: Wide) -> bool:
-    return worker.threads >= job.thread_demand and serves(worker, job.queue, job.type)
+    able = not worker.draining and worker.threads - worker.lost >= job.thread_demand
+    return able and serves(worker, job.queue, job.type)
 
 
 def _still_valid(
@@ -135,16 +228,10 @@ def _still_valid(
 class _Able:
     """The workers able to hold one shape of job, best first. A leader with a long line asks the same shape often."""
 
-    def __init__(self, job: Wide, workers: Sequence[Room]) -> None:
-        able = sorted(
-            (worker for worker in workers if _could_hold(worker, job)),
-            key=lambda worker: (
-                max(0, job.thread_demand - (worker.threads - worker.busy)),
-                worker.last_claim is not None,
-                worker.last_claim or 0.0,
-                worker.worker_id,
-            ),
-        )
+    def __init__(self, job: Wide, workers: Iterable[Room]) -> None:
+        able = [worker for worker in workers if _could_hold(worker, job)]
+        # Those equally soon free stay in the order given: the least recently used first.
+        able.sort(key=lambda worker: max(0, job.thread_demand - (worker.threads - worker.busy)))
         self.ids = {worker.worker_id for worker in able}
         self._half = max(1, len(able) // 2)
         self._best: Iterator[UUID] = iter([worker.worker_id for worker in able])

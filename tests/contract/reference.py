@@ -13,7 +13,7 @@ from uuid import UUID
 from tests.contract.reference_values import DAY, HEAD_START, SECOND, Record, RefJob, RefWorker
 from windlass.errors import IdTaken, InvalidId, JobNotFound, KeyReused, NotPossible
 from windlass.lifecycle import TRANSITIONS, Ended, Lost, Released, Settlement, retry_policy, settle
-from windlass.model import FINISHED, Enqueued, Lease, NewJob, RetryPolicy, Status
+from windlass.model import FINISHED, Enqueued, Lease, NewJob, RetryPolicy, Status, Want
 from windlass.payload import encode
 from windlass.placement import fit
 from windlass.store.protocol import Ask, JobQuery, Receipt
@@ -294,10 +294,11 @@ class Reference:
         waiting = [j for j in self.jobs.values() if j.status is Status.SCHEDULED and j.ready_at <= self.now]
         return sorted(waiting, key=lambda job: job.ready_at)
 
-    def promote(self, due: Sequence[RefJob]) -> dict[str, int]:
+    def promote(self, due: Sequence[RefJob]) -> list[Want]:
         for job in due:
             job.move(Status.READY)
-        return dict(Counter(job.body.queue for job in due))
+        shapes = Counter((job.body.queue, job.body.type, job.demand) for job in due)
+        return sorted(Want(*shape, count) for shape, count in shapes.items())
 
     def hold_unknown(self, after_s: float) -> int:
         old = [j for j in self.jobs.values() if j.status is Status.READY and j.ready_at < self.now - after_s * SECOND]
@@ -306,7 +307,7 @@ class Reference:
             job.move(Status.HELD)
         return len(strange)
 
-    def admit_known(self) -> dict[str, int]:
+    def admit_known(self) -> list[Want]:
         return self.promote([j for j in self.jobs.values() if j.status is Status.HELD and self.known(j.body.type)])
 
     def wide(self, queues: Collection[str], widest: int, waited_s: float) -> list[RefJob]:
@@ -314,7 +315,7 @@ class Reference:
             job
             for job in self.jobs.values()
             if job.status is Status.READY and job.body.queue in queues and job.demand > widest
-            and job.ready_at < self.now - waited_s * SECOND
+            and job.ready_at < self.now - waited_s * SECOND and job.body.if_too_wide != "wait"
         ]  # fmt: skip
         return sorted(found, key=lambda job: job.rank)
 

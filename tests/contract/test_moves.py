@@ -31,7 +31,7 @@ async def test_cancelling_a_running_job_asks_its_worker_and_wins_over_failure(ri
     await rig.enqueue()
     (lease,) = await worker.claim()
     assert await store.intake.cancel(lease.job_id) is Status.RUNNING
-    assert await worker.claims.cancel_requests(worker.id) == {lease.job_id: lease.token}
+    assert await store.upkeep.cancels([worker.id]) == {worker.id: {lease.job_id: lease.token}}
     receipt = await worker.settle(lease, Failed(Error("ValueError", "stopped half-way")))
     assert receipt.moved == {lease.job_id: Status.CANCELLED}
 

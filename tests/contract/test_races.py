@@ -59,7 +59,7 @@ async def test_a_cancel_during_a_claim_finds_the_job_on_its_other_side(rig: Rig,
         cancel = asyncio.create_task(store.intake.cancel(job_id))
         await waits_for_lock(store)
     assert await cancel is Status.RUNNING
-    assert list(await worker.claims.cancel_requests(worker.id)) == [job_id]
+    assert list((await store.upkeep.cancels([worker.id]))[worker.id]) == [job_id]
 
 
 async def test_a_claim_during_a_cancel_passes_the_job_by(rig: Rig, store: Store, sql: Connection) -> None:
@@ -131,7 +131,7 @@ async def test_a_promotion_during_a_cancel_leaves_the_job_cancelled(rig: Rig, st
     await sql.execute("update windlass.scheduled set ready_at = now() - interval '1 s'")
     async with sql.transaction():
         await sql.fetch(store.postgres.sql["cancel"], [job_id], CANCELLED)
-        assert await store.upkeep.promote() == {}
+        assert await store.upkeep.promote() == []
     assert await rig.status(job_id) is Status.CANCELLED
 
 

@@ -16,7 +16,10 @@ Sql = asyncpg.Connection
 
 
 async def reap_all(store: Store, *, expired: bool = True) -> int:
-    return await reap(store.upkeep, store.claims(), lambda: 0.5, expired=expired)
+    moved = 0
+    while page := await reap(store.upkeep, store.claims(), lambda: 0.5, expired=expired):
+        moved += page
+    return moved
 
 
 async def lapse(sql: Sql, worker_id: UUID) -> None:
@@ -76,6 +79,18 @@ async def test_exactly_the_expired_are_buried(rig: Rig, store: Store, sql: Sql) 
     await lapse(sql, lapsed.id)
     assert await store.upkeep.bury_expired() == {lapsed.id}
     assert {worker.id: worker.alive for worker in await store.views.workers()} == {living.id: True, lapsed.id: False}
+
+
+async def test_an_expired_worker_whose_row_is_held_keeps_no_other_from_being_buried(
+    rig: Rig, store: Store, sql: Sql
+) -> None:
+    held, lapsed = await rig.worker(), await rig.worker()
+    for worker in (held, lapsed):
+        await lapse(sql, worker.id)
+    async with sql.transaction():
+        await sql.execute("update windlass.worker set name = name where id = $1", held.id)
+        assert await store.upkeep.bury_expired() == {lapsed.id}
+    assert await store.upkeep.bury_expired() == {held.id}
 
 
 async def test_workers_long_dead_are_forgotten_unless_they_hold_something(rig: Rig, store: Store, sql: Sql) -> None:
@@ -167,6 +182,22 @@ async def test_a_job_that_keeps_losing_its_workers_ends_as_a_poison_pill(rig: Ri
             await store.intake.run_now(job_id)
     job = await store.views.job(job_id)
     assert (job.status, job.error and job.error.type, job.attempt) == (Status.FAILED, "PoisonPill", 4)
+
+
+async def test_one_act_of_reaping_moves_a_page(rig: Rig, store: Store) -> None:
+    worker, _ = await holding(rig, 1_200)
+    await store.upkeep.bury([worker.id], "left")
+    moved = [await reap(store.upkeep, store.claims(), lambda: 0.5) for _ in range(3)]
+    assert moved == [1_000, 200, 0]
+
+
+async def test_a_lost_job_whose_row_is_held_keeps_no_other_from_being_reaped(rig: Rig, store: Store, sql: Sql) -> None:
+    worker, leases = await holding(rig, 5)
+    await store.upkeep.bury([worker.id], "crashed")
+    async with sql.transaction():
+        await sql.execute("update windlass.running set progress = 0.5 where job_id = $1", leases[2].job_id)
+        assert await reap_all(store) == 4
+    assert await reap_all(store) == 1
 
 
 async def test_two_reapers_at_once_reap_each_job_once(rig: Rig, store: Store) -> None:

@@ -284,7 +284,8 @@ class Machine(RuleBasedStateMachine):
         else:
             ours = reference.wide(QUEUES, widest, after_s)
             wide = [WideJob(job.id, job.body.queue, job.body.type, job.demand, job.body.if_too_wide) for job in ours]
-            theirs = self.run(upkeep.too_wide(QUEUES, widest=widest, waited_s=after_s))
+            lines = {(queue, type_): widest for queue in QUEUES for type_ in ("echo", "other", "strange")}
+            theirs = self.run(upkeep.too_wide(lines, waited_s=after_s))
             assert sorted(theirs, key=BY_ID) == sorted(wide, key=BY_ID)
             ranks = [reference.jobs[job.job_id].rank for job in theirs]
             assert ranks == sorted(ranks)  # of equals, any may be first

@@ -1,19 +1,26 @@
 """What the README shows is run as it stands."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
-from windlass.store.store import Store
+from tests.faults.node import node
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 
 
-async def test_the_readme_s_example_works_pasted(url: str, store: Store) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    names: dict[str, object] = {}
-    exec(compile(example, str(README), "exec"), names)
-    main = names["main"]
-    assert callable(main)
-    await main(url)
-    (job,) = (await store.views.jobs()).jobs
-    assert (job.status, job.result) == ("completed", '{"said":"hello"}')
+def test_the_readme_s_job_is_the_example_that_comes_with_it() -> None:
+    (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert shown in (ROOT / "examples" / "hello.py").read_text()
+
+
+def test_the_readme_s_job_runs_on_a_worker(url: str, tmp_path: Path) -> None:
+    with node(url, tmp_path / "ledger", app="examples.hello:app", threads=8) as worker:
+        worker.ready()
+        answer = subprocess.run(
+            [sys.executable, "-m", "examples.hello"], env={**os.environ, "WINDLASS_DATABASE_URL": url},
+            cwd=ROOT, capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+    assert (answer.stdout, answer.returncode) == ("Hello, Ada!\n", 0), answer.stderr

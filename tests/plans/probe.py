@@ -1,7 +1,7 @@
 """The store on one connection whose every plan is seen, in transactions that are rolled back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -9,6 +9,7 @@ import asyncpg
 
 from tests.plans.plan import MOST, Plan, faults
 from windlass.config import StoreConfig
+from windlass.store.hints import Hints
 from windlass.store.intake import Intake
 from windlass.store.postgres import Connection, Postgres
 from windlass.store.store import Store
@@ -34,15 +35,33 @@ set statement_timeout = '1s';
 """
 
 
+class _Acquired:
+    """To be awaited, or entered."""
+
+    def __init__(self, connection: "Bare") -> None:
+        self._connection = connection
+
+    def __await__(self) -> Generator[Any, None, Connection]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Connection:
+        return self._connection
+
+    async def __aexit__(self, *_: object) -> None:
+        """It stays."""
+
+
 class _OnePool:
     """A pool of one connection, so that all the store does happens in one transaction of ours."""
 
     def __init__(self, connection: "Bare") -> None:
         self._connection = connection
 
-    @asynccontextmanager
-    async def acquire(self) -> AsyncIterator[Connection]:
-        yield self._connection
+    def acquire(self) -> "_Acquired":
+        return _Acquired(self._connection)
+
+    async def release(self, connection: Connection) -> None:
+        """It stays."""
 
 
 class Seen(list[Plan]):
@@ -115,7 +134,7 @@ async def probing(url: str) -> AsyncIterator[Probe]:
         pool = cast("asyncpg.Pool[asyncpg.Record]", _OnePool(connection))
         postgres = Postgres(pool, StoreConfig(database_url=url))
         await postgres.synchronise()
-        probe = Probe(connection, Store(postgres, Intake(postgres), Upkeep(postgres), Views(postgres)))
+        probe = Probe(connection, Store(postgres, Intake(postgres), Upkeep(postgres), Views(postgres), Hints(postgres)))
         connection.add_log_listener(probe.listen)
         yield probe
         connection.remove_log_listener(probe.listen)

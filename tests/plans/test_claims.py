@@ -92,14 +92,14 @@ async def test_settlements_that_were_lost_are_looked_up_by_key(probe: Probe, sam
     assert seen.buffers < 30 * len(lost)
 
 
-async def test_strays_and_cancel_requests_are_found_by_worker(probe: Probe, sample: Sample) -> None:
+async def test_strays_and_held_leases_are_found_by_worker(probe: Probe, sample: Sample) -> None:
     worker = sample.workers[0]
     held = [lease.job_id for lease in sample.running]
     of_one = fill.RUNNING // (fill.LIVING + fill.DEAD)
     seen = await probe.best(lambda store: store.postgres.fetch("strays", worker, 5.0, held))
     assert seen.visited <= of_one
     assert seen.buffers <= of_one + 10
-    seen = await probe.best(lambda store: store.claims().cancel_requests(worker))
+    seen = await probe.best(lambda store: store.claims().held(worker))
     assert seen.visited <= of_one
     assert seen.buffers <= of_one + 10
 

@@ -4,11 +4,13 @@ import pytest
 
 from tests.plans import fill
 from tests.plans.conftest import Sample
-from tests.plans.probe import Act, Probe
+from tests.plans.probe import Probe
 from windlass.store.store import Store
 
 PAGE = 1_000
 QUEUES = [*fill.QUEUES, "crowded"]
+LINES = {(queue, type_): 8 for queue in QUEUES for type_ in fill.TYPES}
+WIDEST = {(queue, type_): 4 for queue in QUEUES for type_ in fill.TYPES}
 
 
 async def test_promote(pinned: Probe) -> None:
@@ -46,41 +48,56 @@ async def test_expire_keys(pinned: Probe) -> None:
     assert seen.buffers < 40 * PAGE
 
 
-WIDE: dict[str, Act] = {
-    "waiting_wide": lambda store: store.upkeep.waiting_wide(QUEUES, widest=8, waited_s=2, limit=100),
-    "too_wide": lambda store: store.upkeep.too_wide(QUEUES, widest=4, waited_s=2, limit=100),
-}
-
-
-@pytest.mark.parametrize("name", WIDE)
-async def test_wide_jobs_that_wait_are_found_at_the_heads_of_their_lines(pinned: Probe, name: str) -> None:
+async def test_wide_jobs_that_wait_are_found_at_the_heads_of_their_lines(pinned: Probe, sample: Sample) -> None:
     lines = len(QUEUES) * 7
-    seen = await pinned.best(WIDE[name], most_sorted=lines * 100)
-    print(f"{name}, 100: {seen.buffers} buffers, {seen.visited} rows visited")
-    assert seen.visited <= lines * 100 + 100  # the first 100 of each line, and the job rows of 100
-    assert seen.buffers < lines * 150 + 10 * 100
+    find = pinned.store.upkeep.waiting_wide
+    known = sample.ready[:100]
+    seen = await pinned.best(lambda _: find(LINES, waited_s=2, known=known, limit=100), most_sorted=lines * 100 + 100)
+    print(f"waiting_wide, 100 of each line: {seen.buffers} buffers, {seen.visited} rows visited")
+    assert seen.visited <= lines * 101 + 2 * len(known)
+    assert seen.buffers < lines * 150 + 10 * len(known)
 
 
-@pytest.mark.parametrize("name", ["waiting_wide", "too_wide"])
-async def test_a_whole_page_of_wide_jobs_is_found_without_sorting_the_lines(pinned: Probe, name: str) -> None:
-    def act(store: Store) -> object:
-        find = getattr(store.upkeep, name)
-        return find(QUEUES, widest=8 if name == "waiting_wide" else 4, waited_s=2)
+async def test_wide_jobs_of_a_type_at_the_end_of_a_long_line_cost_a_thousand_rows_to_miss(pinned: Probe) -> None:
+    find = pinned.store.upkeep.waiting_wide
+    seen = await pinned.best(lambda _: find({("crowded", "rarest"): 8}, waited_s=2))
+    print(f"waiting_wide, none in a line of {fill.WIDE}: {seen.buffers} buffers, {seen.visited} rows visited")
+    assert seen.visited <= PAGE + 10
+    assert seen.buffers < 2 * PAGE
 
-    seen = await pinned.best(act)  # type: ignore[arg-type]
-    print(f"{name}, {PAGE}: {seen.buffers} buffers, {seen.visited} rows visited")
-    assert seen.buffers < 40 * PAGE
+
+async def test_too_wide_jobs_are_found_within_the_first_thousand_of_each_line(pinned: Probe) -> None:
+    most = len(QUEUES) * PAGE
+    seen = await pinned.best(lambda store: store.upkeep.too_wide(WIDEST, waited_s=0, limit=PAGE), most_sorted=most)
+    print(f"too_wide, {PAGE}: {seen.buffers} buffers, {seen.visited} rows visited")
+    assert seen.visited <= 2 * most + 2 * len(QUEUES)  # and their job rows; and one more each, which may rank the same
+    assert seen.buffers < 10 * most
+
+
+async def test_too_wide_jobs_of_a_type_at_the_end_of_a_long_line_cost_a_thousand_rows_a_look(pinned: Probe) -> None:
+    find = pinned.store.upkeep.too_wide
+    for _ in range(3):  # each look begins where the last one ended
+        seen = await pinned.see(lambda _: find({("crowded", "rarest"): 4}, waited_s=0, limit=PAGE))
+        print(f"too_wide, none in a line of {fill.WIDE}: {seen.buffers} buffers, {seen.visited} rows visited")
+        assert seen.visited <= PAGE + 2
+        assert seen.buffers < 2 * PAGE
+
+
+async def test_where_there_is_room_is_found_by_one_probe_per_living_worker(pinned: Probe) -> None:
+    seen = await pinned.best(lambda store: store.upkeep.rooms(), most_sorted=fill.RUNNING)
+    print(f"rooms, {fill.LIVING}: {seen.buffers} buffers, {seen.visited} rows visited")
+    assert seen.visited <= fill.RUNNING // (fill.LIVING + fill.DEAD) * fill.LIVING + fill.LIVING
 
 
 @pytest.mark.parametrize("verb", ["narrow", "give_up"])
 async def test_narrow_and_give_up(pinned: Probe, verb: str) -> None:
     async def act(store: Store) -> None:
-        jobs = await store.upkeep.too_wide(["crowded"], widest=4, waited_s=2, limit=100)
+        jobs = await store.upkeep.too_wide({("crowded", type_): 4 for type_ in fill.TYPES}, waited_s=2, limit=100)
         await (store.upkeep.narrow(jobs) if verb == "narrow" else store.upkeep.give_up(jobs, widest=4))
 
     seen = await pinned.best(act)
-    assert seen.visited <= 400
-    assert seen.buffers < 40 * 100
+    assert seen.visited <= 2 * PAGE + 300  # the head of the line with its job rows, and the 100
+    assert seen.buffers < 10 * PAGE
 
 
 async def test_types_nobody_knows_are_found_in_the_counts(probe: Probe) -> None:

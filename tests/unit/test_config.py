@@ -202,7 +202,7 @@ def test_a_url_is_shown_without_its_passwords(url: str, shown: str) -> None:
 
 def test_every_setting_says_its_unit_and_meaning_and_carries_its_unit_in_its_name() -> None:
     listed = list(settings())
-    roles = (Config().store, Config().lease, Config().placement)
+    roles = (Config().store, Config().lease, Config().placement, Config().worker)
     assert [each.variable for each in listed] == [variable(each.name) for role in roles for each in fields(role)]
     assert len({each.variable for each in listed}) == len(listed), "one flat namespace"
     for each in listed:
@@ -212,3 +212,10 @@ def test_every_setting_says_its_unit_and_meaning_and_carries_its_unit_in_its_nam
         assert re.fullmatch(r"WINDLASS_[A-Z0-9_]+", each.variable)
         assert (each.unit == "s") == each.variable.endswith("_S")
         assert (each.unit == "bytes") == ("_BYTES" in each.variable)
+
+
+def test_reservations_are_on_or_off_and_nothing_else() -> None:
+    assert load({}).placement.reservations == "on"
+    assert load({"WINDLASS_RESERVATIONS": "off"}).placement.reservations == "off"
+    with pytest.raises(Misconfigured, match="WINDLASS_RESERVATIONS = 'no': must be on or off"):
+        load({"WINDLASS_RESERVATIONS": "no"})

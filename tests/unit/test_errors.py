@@ -1,8 +1,12 @@
 """The error tree is a promise: codes, statuses and the drawing in the module's docstring stay as they are."""
 
 import copy
+import math
 import pickle
 import re
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -15,6 +19,8 @@ from windlass.errors import (
     KeyBusy,
     KeyReused,
     Misconfigured,
+    Retry,
+    Snooze,
     WindlassError,
 )
 
@@ -31,6 +37,9 @@ CODES = {
     "IdTaken": ("id_taken", 409, 5, False),
     "KeyReused": ("idempotency_key_reused", 422, 2, False),
     "KeyBusy": ("idempotency_key_busy", 409, 5, True),
+    "JobFailed": ("job_failed", 409, 1, False),
+    "JobCancelled": ("job_cancelled", 409, 1, False),
+    "LeaseLost": ("lease_lost", 409, 1, False),
     "Unavailable": ("unavailable", 503, 6, True),
     "Contended": ("contended", 503, 6, True),
     "NoPartition": ("no_partition", 503, 6, True),
@@ -96,3 +105,39 @@ def test_an_invalid_job_says_field_and_problem() -> None:
     error = InvalidJob("tags[3]", "must be a text")
     assert str(error) == "tags[3]: must be a text"
     assert (error.field, error.problem) == ("tags[3]", "must be a text")
+
+
+@pytest.mark.parametrize(
+    ("given", "delay_s"),
+    [(0, 0.0), (1.5, 1.5), (timedelta(minutes=1), 60.0), (Decimal("0.5"), 0.5)],
+)
+def test_a_handler_says_its_delay_in_seconds_or_as_a_timedelta(given: Any, delay_s: float) -> None:
+    assert (Retry(given).delay_s, Snooze(given).delay_s) == (delay_s, delay_s)
+    assert Retry().delay_s is None
+
+
+@pytest.mark.parametrize("asked", [Retry, Snooze])
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        (-1, ValueError),
+        (-0.1, ValueError),
+        (math.nan, ValueError),
+        (math.inf, ValueError),
+        (10**400, ValueError),
+        (timedelta(seconds=-1), ValueError),
+        ("a", TypeError),
+        ("1", TypeError),
+        (True, TypeError),
+        ([], TypeError),
+    ],
+)
+def test_a_delay_that_is_none_is_refused_in_the_handler(asked: Any, given: Any, refused: type[Exception]) -> None:
+    with pytest.raises(refused, match="a delay is"):
+        asked(given)
+
+
+@pytest.mark.parametrize("said", [Retry(2, "busy"), Retry(), Snooze(3)])
+def test_what_a_handler_says_survives_a_process_boundary(said: Retry | Snooze) -> None:
+    for twin in (pickle.loads(pickle.dumps(said)), copy.copy(said)):
+        assert (type(twin), twin.delay_s, str(twin)) == (type(said), said.delay_s, str(said))

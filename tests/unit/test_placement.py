@@ -7,8 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.model import TooWide
-from windlass.placement import Reservation, Room, Wide, fallback, fit, reserve, room, too_wide
+from windlass.placement import (
+    Reservation,
+    Room,
+    Turns,
+    Wide,
+    early,
+    fit,
+    lines,
+    passed_over,
+    reserve,
+    room,
+    widest_by_line,
+)
 
 
 def wide(n: int, demand: int = 8, queue: str = "q", type_: str = "t") -> Wide:
@@ -150,7 +161,7 @@ rooms = st.builds(
 )
 clusters = st.lists(rooms, max_size=12, unique_by=lambda each: each.worker_id)
 wides = st.builds(wide, st.integers(0, 12), st.integers(1, 16), st.sampled_from("qr"), st.sampled_from("tu"))
-lines = st.lists(wides, max_size=15, unique_by=lambda each: each.job_id)
+waits = st.lists(wides, max_size=15, unique_by=lambda each: each.job_id)
 helds = st.lists(st.builds(on, st.integers(0, 5), wides), max_size=10)
 
 
@@ -158,7 +169,7 @@ def could_hold(each: Room, job: Wide) -> bool:
     return each.threads >= job.thread_demand and job.queue in each.queues and job.type in each.types
 
 
-@given(lines, clusters, helds)
+@given(waits, clusters, helds)
 def test_every_set_of_reservations_keeps_the_rules(
     waiting: list[Wide], workers: list[Room], held: list[Reservation]
 ) -> None:
@@ -186,22 +197,99 @@ def test_every_set_of_reservations_keeps_the_rules(
     assert taken <= set(by_id)
 
 
-@pytest.mark.parametrize(
-    ("demand", "workers", "verdict"),
-    [
-        (9, [worker(1), worker(2, threads=4)], True),
-        (8, [worker(1), worker(2, threads=4)], False),
-        (9, [], False),
-        (9, [worker(1, queues="x")], False),
-        (9, [worker(1, types="x")], False),
-        (9, [worker(1), worker(2, threads=16, queues="x")], True),
-        (9, [worker(1), worker(2, threads=16, types="x")], True),
-        (1, [worker(1, threads=0)], False),
-    ],
-)
-@pytest.mark.parametrize("if_too_wide", ["narrow", "wait", "fail"])
-def test_a_job_is_too_wide_only_if_workers_serve_it_and_none_is_wide_enough(
-    demand: int, workers: list[Room], verdict: bool, if_too_wide: TooWide
+def test_the_widest_of_a_line_is_found_among_those_who_serve_it() -> None:
+    workers = [worker(1, threads=8), worker(2, threads=4), worker(3, threads=16, queues="qr", types="u")]
+    assert widest_by_line(workers) == {("q", "t"): 8, ("q", "u"): 16, ("r", "u"): 16}
+    assert widest_by_line([]) == {}
+
+
+def test_a_worker_that_drains_or_lost_threads_still_counts_as_wide_for_it_will_be_replaced() -> None:
+    assert widest_by_line([worker(1, threads=4), worker(2)._replace(draining=True, lost=7)]) == {("q", "t"): 8}
+
+
+# Passed over. ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_passed_over_once_a_worker_able_to_hold_it_took_one_from_behind_it() -> None:
+    job = wide(1)._replace(rank=10)
+    assert list(passed_over([job], [])) == []
+    assert list(passed_over([job], [worker(1)])) == [], "it has taken nothing"
+    assert list(passed_over([job], [took(worker(1), 9), took(worker(2), 10)])) == [], "only what is before it"
+    assert list(passed_over([job], [took(worker(1), 9), took(worker(2), 11)])) == [job]
+
+
+@pytest.mark.parametrize("other", [worker(1, threads=4), worker(1, queues="x"), worker(1, types="x")])
+def test_a_worker_that_could_not_hold_a_job_does_not_pass_it_over(other: Room) -> None:
+    assert list(passed_over([wide(1)], [took(other, 99), took(worker(2), -1)])) == []
+
+
+@pytest.mark.parametrize("gone", [{"draining": True}, {"lost": 1}])
+def test_a_worker_that_drains_or_lost_the_threads_is_no_room(gone: dict[str, int]) -> None:
+    spent = took(worker(1), 99)._replace(**gone)  # type: ignore[arg-type]
+    assert list(passed_over([wide(1)], [spent])) == []
+    assert reserve([wide(1)], [spent], []) == []
+    assert reserve([wide(1)], [spent], [on(1, wide(1))]) == [], "not even if it was promised"
+    assert reserve([wide(1, demand=7)], [spent._replace(draining=False)], []) == [on(1, wide(1, demand=7))]
+
+
+@given(st.lists(wides, max_size=15), clusters, st.lists(st.none() | st.integers(0, 20), min_size=12))
+def test_passed_over_is_what_its_words_say_whatever_is_remembered_by_kind(
+    waiting: list[Wide], workers: list[Room], ranks: list[int | None]
 ) -> None:
-    assert too_wide(demand, "q", "t", workers) is verdict
-    assert fallback(wide(1, demand), if_too_wide, workers) == (if_too_wide if verdict else None)
+    workers = [each._replace(latest_rank=rank) for each, rank in zip(workers, ranks, strict=False)]
+    waiting = [job._replace(rank=n) for n, job in enumerate(waiting)]
+    expected = [
+        job
+        for job in waiting
+        if any(
+            each.latest_rank is not None and each.latest_rank > job.rank and could_hold(each, job) for each in workers
+        )
+    ]
+    assert list(passed_over(waiting, workers)) == expected
+    widest = lines(workers)
+    for job in expected:
+        assert job.thread_demand <= widest[job.queue, job.type], "the lines that are asked for leave none of them out"
+
+
+def took(each: Room, rank: int) -> Room:
+    return each._replace(latest_rank=rank)
+
+
+# Turns. ---------------------------------------------------------------------------------------------------------------
+
+
+def test_queues_without_weights_take_no_turns_and_are_asked_together() -> None:
+    assert Turns({"a": 1, "b": 1}).next() is None
+    assert Turns({"a": 1}).next() is None
+    assert Turns({}).next() is None
+
+
+def test_turns_of_a_heavy_queue_are_spread_and_not_taken_in_a_row() -> None:
+    turns = Turns({"a": 5, "b": 1, "c": 1})
+    assert "".join(str(turns.next()) for _ in range(14)) == "aaabaacaaabaac"
+    turns = Turns({"a": 2, "b": 2})
+    assert "".join(str(turns.next()) for _ in range(4)) == "abab"
+
+
+@given(st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 1000), min_size=1), st.integers(1, 300))
+def test_of_any_number_of_turns_each_queue_gets_its_share_give_or_take_one(weights: dict[str, int], n: int) -> None:
+    turns = Turns(weights)
+    got: Counter[str] = Counter()
+    for turn in range(1, n + 1):
+        queue = turns.next()
+        if queue is None:
+            assert set(weights.values()) == {1}
+            return
+        got[queue] += 1
+        for each, weight in weights.items():
+            assert abs(got[each] - turn * weight / sum(weights.values())) < 1
+
+
+def test_by_age_alone_the_first_in_line_are_served_one_for_every_64_workers() -> None:
+    jobs = [wide(n)._replace(rank=n) for n in range(1, 6)]
+    few, many = [worker(n) for n in range(2)], [worker(n) for n in range(128)]
+    assert early(jobs, few, set(), set()) == {jobs[0].job_id}
+    assert early(jobs, many, set(), set()) == {jobs[0].job_id, jobs[1].job_id}
+    assert early(jobs, few, {jobs[0].job_id}, set()) == {jobs[1].job_id}, "who was passed over needs no favour"
+    assert early(jobs, few, {jobs[3].job_id}, {jobs[3].job_id}) == {jobs[3].job_id}, "and who has it keeps it"
+    assert early(jobs, [each._replace(lost=each.threads) for each in few], set(), set()) == set()

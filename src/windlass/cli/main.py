@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from windlass.cli import migrate, up
+from windlass.cli import migrate, up, worker
 from windlass.errors import Unavailable, WindlassError
+from windlass.redaction import redact
 
 
 def _print_version(asked: bool) -> None:
@@ -24,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("up")(up.up)
+app.command("worker")(worker.worker)
 
 
 @app.callback()
@@ -43,7 +45,9 @@ def main() -> None:
         app()
     except WindlassError as error:
         hint = " (is PostgreSQL running, and WINDLASS_DATABASE_URL right?)" if isinstance(error, Unavailable) else ""
-        Console(stderr=True, soft_wrap=True).print(f"windlass: {error}{hint}", markup=False, highlight=False)
+        Console(stderr=True, soft_wrap=True).print(
+            f"windlass: {redact(str(error))}{hint}", markup=False, highlight=False
+        )
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)

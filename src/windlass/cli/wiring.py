@@ -7,24 +7,29 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import uvloop
 
-from windlass.config import Config, load
+from windlass.config import Config, load, variable
 from windlass.embedded.postgres import EmbeddedPostgres
 from windlass.errors import Misconfigured
 
 T = TypeVar("T")
+
+_ASIDE: Final = ("WINDLASS_APP", "WINDLASS_NAME")  # of `windlass worker` alone, and no settings
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     return uvloop.run(work)
 
 
-def settings() -> Config:
-    """The configuration; what is doubtful about it is said on stderr."""
-    config = load(os.environ, read=lambda path: Path(path).read_text())
+def settings(**said: object) -> Config:
+    """The configuration; what is doubtful about it is said on stderr. What was `said` to a command, by the name of the
+    setting, overrules the environment."""
+    given = {variable(name): str(value) for name, value in said.items() if value is not None}
+    environ = {name: value for name, value in os.environ.items() if name not in _ASIDE} | given
+    config = load(environ, read=lambda path: Path(path).read_text())
     for warning in config.check().warnings:
         sys.stderr.write(f"windlass: warning: {warning}\n")
     return config

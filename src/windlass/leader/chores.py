@@ -1,25 +1,190 @@
-"""The leader's chores: plain functions over the store's upkeep, each safe to repeat and to run twice at once."""
+"""The leader's chores: plain functions over the store's upkeep, each safe to repeat and to run twice at once.
 
-from collections.abc import Callable
+Where there may be more than a page, a chore does one page and says whether it was full; the loop decides when to come
+back (loop.py). What becomes ready is told to the waker after it was committed.
+"""
 
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from windlass.bus.protocol import NoWaker, Waker
+from windlass.clock import steady_s
+from windlass.config import PlacementConfig
 from windlass.lifecycle import Lost, settle
-from windlass.store.protocol import Claims, Upkeep
+from windlass.model import Status, Want, thread_demand_max
+from windlass.placement import Reservation, Room, early, lines, passed_over, reserve, widest_by_line
+from windlass.store.protocol import Claims, LostLease, Receipt, Upkeep, WideJob
+
+PAGE: Final = 1_000
+# Longer than it takes to find a new leader: threads that drained for a wide job are not given away meanwhile.
+RESERVED_S: Final = 6.0
+_LATELY_S: Final = 1.0
+_LINE: Final = 50
+_SOON_S: Final = 0.05
+_BUSY_S: Final = 0.5
+# Who has not looked for that long did not lead: what was seen before says nothing of the time between.
+_BLIND_S: Final = 30.0
+_NOBODY: Final = NoWaker()
+_log: Final = logging.getLogger(__name__)
 
 
-async def reap(upkeep: Upkeep, claims: Claims, draw: Callable[[], float], *, expired: bool = True) -> int:
+async def reap(
+    upkeep: Upkeep, claims: Claims, draw: Callable[[], float], *, expired: bool = True, waker: Waker = _NOBODY
+) -> int:
     """Give back or finish the jobs of dead workers, through the same `settle` as everything else.
 
     `expired=False` leaves alone workers whose lease merely ended: a leader that is new or was cut off must first give
     them one lease's time to renew, or a database outage would kill the cluster. `draw` gives a number in [0, 1).
-    Returns how many jobs moved; those refused were settled by someone else meanwhile.
+    One page. Returns how many jobs moved, and none once there are no more; those refused were settled by someone else
+    meanwhile.
     """
     if expired:
-        await upkeep.bury_expired()
-    moved = 0
-    while lost := await upkeep.lost():
-        settlements = [settle(one.lease, Lost(crashed=one.crashed), jitter=draw()) for one in lost]
-        receipt = await claims.settle(settlements)
-        moved += len(receipt.moved)
-        if not receipt.moved:  # another leader has them all in hand
-            break
-    return moved
+        for worker_id in sorted(await upkeep.bury_expired()):
+            _log.warning("worker %s did not renew its lease: its jobs are given back", worker_id)
+    lost = await upkeep.lost(limit=PAGE)
+    if not lost:
+        return 0
+    receipt = await claims.settle([settle(one.lease, Lost(crashed=one.crashed), jitter=draw()) for one in lost])
+    waker.wake(_given_back(lost, receipt))
+    return len(receipt.moved)
+
+
+def _given_back(lost: Sequence[LostLease], receipt: Receipt) -> list[Want]:
+    leases = [one.lease for one in lost if receipt.moved.get(one.lease.job_id) is Status.READY]
+    counts = Counter((lease.queue, lease.type, lease.threads) for lease in leases)
+    return [Want(*shape, count) for shape, count in counts.items()]
+
+
+async def promote(upkeep: Upkeep, waker: Waker) -> bool | float:
+    """Make due jobs ready. While there are some it comes back soon: at a slower pace they would start in lumps."""
+    wants = await upkeep.promote(limit=PAGE)
+    return _wake(waker, wants) or (_SOON_S if wants else False)
+
+
+async def admit_known(upkeep: Upkeep, waker: Waker) -> bool:
+    """Give back held jobs whose type some worker now knows."""
+    return _wake(waker, await upkeep.admit_known(limit=PAGE))
+
+
+def _wake(waker: Waker, wants: Sequence[Want]) -> bool:
+    if wants:
+        waker.wake(wants)
+    return sum(want.count for want in wants) >= PAGE
+
+
+class HoldUnknown:
+    """Jobs whose type no live worker knows are set aside, after a grace.
+
+    Not only the job must have waited for that long; its type must have been unknown for as long, as far as this leader
+    saw: else a restart of the only worker of a type would move its whole backlog aside, and back.
+    """
+
+    def __init__(self, upkeep: Upkeep, placement: PlacementConfig) -> None:
+        self._upkeep = upkeep
+        self._after_s = placement.hold_unknown_after_s
+        self._since_s: dict[str, float] = {}
+        self._looked_s = 0.0
+
+    async def __call__(self) -> bool:
+        """One page; says whether it was full."""
+        unknown = await self._upkeep.unknown_types()
+        now_s = steady_s()
+        before = self._since_s if now_s - self._looked_s < _BLIND_S else {}
+        self._looked_s = now_s
+        self._since_s = {type_: before.get(type_, now_s) for type_ in unknown}
+        types = [type_ for type_, since_s in self._since_s.items() if now_s - since_s >= self._after_s]
+        return await self._upkeep.hold_unknown(after_s=self._after_s, types=types, limit=PAGE) >= PAGE
+
+
+class Reserve:
+    """Threads are kept free, until they start, for wide jobs that were passed over and for the first of the others.
+
+    Once passed over, a job is due until then: else those behind it could be given the workers it waits for. Remembers
+    one page of jobs; a new leader sees them passed over again.
+    """
+
+    def __init__(self, upkeep: Upkeep, placement: PlacementConfig) -> None:
+        self._upkeep = upkeep
+        self._wanted = placement.reservations == "on"
+        self._after_s = placement.reserve_after_s
+        self._due: set[UUID] = set()
+        self._early: set[UUID] = set()
+
+    async def __call__(self) -> float | None:
+        """Comes back sooner than usual while workers are busy: else nobody is passed over."""
+        held = await self._upkeep.reservations()
+        workers = await self._rooms() if self._wanted else []
+        wanted = await self._choose(workers, held) if self._wanted else []
+        if wanted or held:
+            await self._upkeep.reserve(wanted, ttl_s=RESERVED_S)
+        return _BUSY_S if wanted or any(worker.busy for worker in workers) else None
+
+    async def _rooms(self) -> list[Room]:
+        # Who has waited for that long has been passed over by all that was claimed since then.
+        return await self._upkeep.rooms(lately_s=max(_LATELY_S, self._after_s))
+
+    async def _choose(self, workers: Sequence[Room], held: Sequence[Reservation]) -> list[Reservation]:
+        known = self._due | self._early | {reservation.job_id for reservation in held}
+        if not known and not any(worker.busy for worker in workers):
+            return []
+        # Not more than half of the workers can be reserved: a page that long leaves nobody out.
+        waiting = await self._upkeep.waiting_wide(
+            lines(workers), waited_s=self._after_s, known=known, limit=max(_LINE, len(workers) // 2)
+        )
+        due = (known - self._early) | {job.job_id for job in passed_over(waiting, workers)}
+        self._early = early(waiting, workers, due, self._early)
+        chosen = [job for job in waiting if job.job_id in due | self._early]
+        self._due = {job.job_id for job in chosen[:PAGE] if job.job_id in due}
+        return reserve(chosen, workers, held)
+
+
+class TooWide:
+    """Jobs wider than every worker that serves them are narrowed or failed, as they asked, after a grace.
+
+    Not only the job must have waited for that long; its line must have had no wider worker for as long, as far as this
+    leader saw: one may have died a moment ago, and narrowing cannot be undone.
+    """
+
+    def __init__(self, upkeep: Upkeep, placement: PlacementConfig) -> None:
+        self._upkeep = upkeep
+        self._grace_s = placement.too_wide_grace_s
+        self._widest: dict[tuple[str, str], int] = {}
+        self._since_s: dict[tuple[str, str], float] = {}
+        self._looked_s = 0.0
+
+    async def __call__(self) -> bool:
+        """One page; says whether it was full."""
+        widest = widest_by_line(await self._upkeep.rooms())
+        now_s = steady_s()
+        before = self._widest if now_s - self._looked_s < _BLIND_S else {}
+        self._looked_s = now_s
+        shrunk = {line for line, width in widest.items() if width < before.get(line, thread_demand_max)}
+        self._since_s = {line: now_s if line in shrunk else self._since_s.get(line, now_s) for line in widest}
+        self._widest = widest
+        settled = {line: width for line, width in widest.items() if now_s - self._since_s[line] >= self._grace_s}
+        jobs = await self._upkeep.too_wide(settled, waited_s=self._grace_s, limit=PAGE)
+        await self._narrow([job for job in jobs if job.if_too_wide == "narrow"])
+        await self._give_up([job for job in jobs if job.if_too_wide == "fail"], widest)
+        return len(jobs) >= PAGE
+
+    async def _narrow(self, jobs: list[WideJob]) -> None:
+        narrowed = await self._upkeep.narrow(jobs) if jobs else set()
+        for job in jobs:
+            if job.job_id in narrowed:
+                _log.info("narrowed job %s: asked for %d threads, granted 1", job.job_id, job.thread_demand)
+
+    async def _give_up(self, jobs: list[WideJob], widest: Mapping[tuple[str, str], int]) -> None:
+        for width in sorted({widest[job.queue, job.type] for job in jobs}):
+            of_width = [job for job in jobs if widest[job.queue, job.type] == width]
+            given_up = await self._upkeep.give_up(of_width, widest=width)
+            for job in of_width:
+                if job.job_id in given_up:
+                    _log.info(
+                        "failed job %s: asked for %d threads, no worker has more than %d",
+                        job.job_id,
+                        job.thread_demand,
+                        width,
+                    )

@@ -6,20 +6,22 @@ lease that was lost changes nothing and is reported.
 
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from contextlib import asynccontextmanager
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 import asyncpg
 from asyncpg import PostgresError, UniqueViolationError
 
-from windlass.errors import Corrupt, WindlassError
+from windlass.errors import Corrupt, LeaseLost, WindlassError
 from windlass.lifecycle import Released, Settlement, error_document, settle
 from windlass.model import Error, Lease, Status, thread_demand_max
 from windlass.store.floors import Floors
+from windlass.store.foreign import adapted
 from windlass.store.postgres import Postgres
-from windlass.store.protocol import Ask, Receipt, merged
+from windlass.store.protocol import Ask, Progress, Receipt, merged
 
 _LOWEST: Final = -(2**63)
 _BATCH_CHARS_MAX: Final = 16_000_000
@@ -92,7 +94,7 @@ class Claims:
             )  # PostgreSQL takes no message above a gigabyte, and long before that it takes too long
             return merged([await self.settle(batch[:half]), await self.settle(batch[half:])])
         try:
-            ((count, moved_ids, cancelled_ids),) = await self._postgres.fetch("settle", *zip(*batch, strict=True))
+            ((count, moved_ids, cancelled_ids),) = await self._postgres.fetch(*_settle_call(batch))
         except PostgresError as error:
             return await self._one_by_one(batch, error)
         moved: dict[UUID, Status] = {settlement[0]: settlement[4] for settlement in batch}
@@ -148,9 +150,75 @@ class Claims:
             return []
         return list((await self.release([Lease._make(row) for row in rows])).moved)
 
-    async def cancel_requests(self, worker_id: UUID) -> dict[UUID, UUID]:
-        """The jobs of this worker that were asked to cancel, with their tokens."""
-        return {row["job_id"]: row["token"] for row in await self._postgres.pinned("cancel_requests", worker_id)}
+    async def held(self, worker_id: UUID) -> set[tuple[UUID, UUID]]:
+        """The leases of this worker, as job and token, as far as the database knows."""
+        return {(row["job_id"], row["token"]) for row in await self._postgres.pinned("held", worker_id)}
+
+    async def overlooked(self, ask: Ask, *, waited_s: float) -> bool:
+        """Whether this worker, with the room it says it has, should have claimed a job long ago."""
+        widest = min(ask.free, thread_demand_max)
+        args = (ask.worker_id, list(ask.queues), list(ask.types), widest, waited_s)
+        return bool((await self._postgres.pinned("overlooked", *args))[0]["waits"])
+
+    async def report_progress(self, reports: Iterable[Progress]) -> None:
+        """Show how far attempts have come."""
+        if rows := [(*report.lease[:4], report.fraction, report.note) for report in reports]:
+            await self._postgres.pinned("report_progress", *zip(*rows, strict=True))
+
+    async def step(self, lease: Lease, key: str) -> str | None:
+        """What a step of this job returned before, as JSON text."""
+        row = await self._postgres.fetchrow("step", lease.job_id, key)
+        return None if row is None else row["result"]
+
+    async def keep_step(self, lease: Lease, key: str, result: str) -> None:
+        """Keep what a step returned, so that no later attempt does it again. Raises LeaseLost."""
+        if not await self._postgres.pinned("keep_step", *lease[:4], key, result):
+            raise LeaseLost(lease.job_id)
+
+    @asynccontextmanager
+    async def finishing(self, decide: Callable[[], Settlement], connection: Any = None) -> AsyncIterator[Any]:
+        """A transaction that ends by writing what `decide` then says. Raises LeaseLost, and everything in it is undone."""
+        if connection is not None:
+            within = await adapted(connection)
+            yield connection
+            await self._settle_within(decide(), within)
+            return
+        raised: BaseException | None = None
+        try:
+            async with self._postgres.transaction() as own:
+                try:
+                    yield own
+                except BaseException as error:
+                    raised = error
+                    raise
+                await self._settle_within(decide(), own)
+        except WindlassError:
+            if raised is not None:  # the handler's own, a missing file say: no fault of the database
+                raise raised from None
+            raise
+
+    async def _settle_within(self, settlement: Settlement, connection: Any) -> None:
+        fields = [[value] for value in settlement]
+        (answer,) = await self._postgres.fetch("settle", *fields, connection=connection)
+        if answer["moved"] == 0:
+            raise LeaseLost(settlement.job_id)
+
+    async def reconnect(self) -> None:
+        """Have new connections made for what follows."""
+        await self._postgres.reconnect()
+
+
+def _settle_call(batch: list[Settlement]) -> tuple[Any, ...]:
+    """The statement for a batch, and its arguments."""
+    worker_id = batch[0].worker_id
+    if not all(s[4] is Status.COMPLETED and s[11] is None and s[3] == worker_id for s in batch):  # by place: hot
+        return ("settle", *zip(*batch, strict=True))
+    jobs, attempts, tokens, _, _, _, _, _, _, _, results, _, _, executions_s, logs = zip(*batch, strict=True)
+    return (
+        "settle_completed", jobs, attempts, tokens, worker_id, executions_s,
+        results if any(result is not None for result in results) else None,
+        logs if any(log is not None for log in logs) else None,
+    )  # fmt: skip
 
 
 def _budget(ask: Ask) -> int:

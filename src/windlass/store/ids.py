@@ -4,6 +4,7 @@ Ids of one process sort in the order they were made, so a batch keeps its order 
 """
 
 import os
+import threading
 from collections.abc import Callable
 from typing import Final
 from uuid import UUID
@@ -23,8 +24,13 @@ class Ids:
         self._now_ms = now_ms
         self._last_ms = 0
         self._tail = 0
+        self._lock = threading.Lock()  # callers' own connections are used from callers' own threads
 
     def make(self, count: int) -> list[UUID]:
+        with self._lock:
+            return self._make(count)
+
+    def _make(self, count: int) -> list[UUID]:
         now_ms = self._now_ms()
         # Never back, so that ids sort as they were made; unless the clock was wrong by more than a minute.
         if now_ms > self._last_ms or now_ms < self._last_ms - 60_000:

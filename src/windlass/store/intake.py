@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from asyncpg import LockNotAvailableError
-
 from windlass.errors import (
     Contended,
     IdTaken,
@@ -26,11 +24,13 @@ from windlass.errors import (
 from windlass.lifecycle import error_document
 from windlass.model import FINISHED, Enqueued, Error, NewJob, Status, check_name, queue_name_max
 from windlass.store import partitions
+from windlass.store.foreign import adapted
 from windlass.store.ids import Ids
 from windlass.store.postgres import Connection, Postgres, patiently
 from windlass.store.rows import Row, fingerprint, fits_one_page, is_same, page_max, pages, to_rows
 
 _LOOKS: Final = 20
+_LOCK_NOT_AVAILABLE: Final = "55P03"
 _STREAMED: Final = 500  # what a socket takes at once, so that it is on its way while the next are made
 
 
@@ -41,8 +41,10 @@ class Intake:
 
     # Enqueue. -----------------------------------------------------------------------------------------------------
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, connection: Connection | None = None) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Enqueued]:
         """Store all or none, in order. A job whose id or idempotency key is there already is answered as duplicate."""
+        if connection is not None:
+            connection = await adapted(connection)
         try:
             return await self._enqueue(jobs, connection)
         except NoPartition:
@@ -159,7 +161,9 @@ class Intake:
             try:
                 await self._postgres.fetch("enqueue_keys", keys, ids, [prints[i] for i in ids], connection=connection)
             except Contended as error:
-                if isinstance(error.__cause__, LockNotAvailableError):  # its holder may take hours: do not wait more
+                if (
+                    getattr(error.__cause__, "sqlstate", "") == _LOCK_NOT_AVAILABLE
+                ):  # its holder may take hours: do not wait more
                     raise KeyBusy(" or ".join(keys[:3])) from error
                 raise
             rows = await self._postgres.fetch("key_holders", keys, connection=connection)

@@ -5,7 +5,7 @@ No session state is used, so any pooler works: connections are handed back as th
 
 import asyncio
 import random
-import time
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
+from windlass.clock import steady_s
 from windlass.config import StoreConfig
-from windlass.errors import Contended, Misconfigured, NoPartition, Unavailable
+from windlass.errors import Contended, Misconfigured, NoPartition, Unavailable, WindlassError
 from windlass.store.statements import statements
 
 if TYPE_CHECKING:
@@ -27,13 +28,28 @@ T = TypeVar("T")
 # Deadlock, serialisation failure, lock not available: nothing was written, and the same statement may be made again.
 _GAVE_WAY: Final = ("40P01", "40001", "55P03")
 _TRIES: Final = 8
+# A process frozen in the middle of a transaction must not keep its locks, and all others waiting, until it thaws.
+_BRIEF: Final = "set local idle_in_transaction_session_timeout = '5s'"
 _PINNED: Final = (
     "set local enable_seqscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off;"
-    " set local enable_bitmapscan = off; set local plan_cache_mode = force_custom_plan; set local jit = off"
+    " set local enable_bitmapscan = off; set local plan_cache_mode = force_custom_plan; set local jit = off; " + _BRIEF
 )
 # Connection trouble, shutdown or crash of the server, a statement cancelled, resources used up, time-outs of idle
 # sessions, read-only after a failover, trouble of its disk.
 _AWAY: Final = ("08", "53", "57", "25006", "25P03", "25P04", "58")
+# A silent network, or a machine that vanished, is noticed by either side within 11 s, in use within 10; without these
+# after two hours, or in use a quarter of one.
+_IDLE_S: Final = 5
+_INTERVAL_S: Final = 2
+_PROBES: Final = 3
+_UNANSWERED_S: Final = 10
+_CONNECT_S: Final = 10.0
+# What poolers say to a setting they do not know: PgBouncer, RDS Proxy, others.
+_UNKNOWN_SETTING: Final = (
+    asyncpg.ProtocolViolationError,
+    asyncpg.FeatureNotSupportedError,
+    asyncpg.UndefinedObjectError,
+)
 # No such database, no such role or wrong password, no right to do it.
 _REFUSED: Final = ("3D", "28", "42501")
 
@@ -45,6 +61,7 @@ class Postgres:
         self._pool = pool
         self.config = config
         self.sql = statements(config.schema)
+        self._giving: set[asyncio.Task[None]] = set()
         self._database_minus_local_s = 0.0
 
     async def fetch(self, name: str, *args: Any, connection: Connection | None = None) -> list[asyncpg.Record]:
@@ -56,8 +73,19 @@ class Postgres:
 
     async def _fetch(self, name: str, args: tuple[Any, ...]) -> list[asyncpg.Record]:
         with translated():
-            async with self._pool.acquire() as connection:
+            connection = await self._pool.acquire()
+            try:
                 return await connection.fetch(self.sql[name], *args)
+            finally:
+                # Not awaited: giving a connection back takes the pool a task, and the answer is here already.
+                giving = asyncio.create_task(self._pool.release(connection))
+                self._giving.add(giving)
+                giving.add_done_callback(self._given)
+
+    def _given(self, giving: "asyncio.Task[None]") -> None:
+        self._giving.discard(giving)
+        if not giving.cancelled():
+            giving.exception()  # a connection that was lost meanwhile: the pool makes another
 
     async def fetchrow(self, name: str, *args: Any) -> asyncpg.Record | None:
         rows = await self.fetch(name, *args)
@@ -71,16 +99,17 @@ class Postgres:
 
     @asynccontextmanager
     async def transaction(
-        self, *, lock_timeout_s: float | None = None, pinned: bool = False
+        self, *, lock_timeout_s: float | None = None, pinned: bool = False, brief: bool = False
     ) -> AsyncIterator[Connection]:
-        """One transaction. `pinned`: index plans only, whatever the statistics say of a table that fills and empties."""
+        """One transaction. `pinned`: index plans only, whatever the statistics say of a table that fills and empties.
+        `brief`, as all that are pinned: nothing but our statements happens in it, so the server may end an idle one."""
         async with self.connection() as connection, connection.transaction():
             if lock_timeout_s is not None:
                 await connection.execute(
                     "select set_config('lock_timeout', $1, true)", f"{lock_timeout_s * 1000:.0f}ms"
                 )
-            if pinned:
-                await connection.execute(_PINNED)
+            if pinned or brief:
+                await connection.execute(_PINNED if pinned else _BRIEF)
             yield connection
 
     async def pinned(self, name: str, *args: Any) -> list[asyncpg.Record]:
@@ -92,22 +121,21 @@ class Postgres:
 
         return await patiently(run)
 
+    async def reconnect(self) -> None:
+        """Let go of every connection as soon as it is free: what follows gets new ones."""
+        await self._pool.expire_connections()
+
     async def synchronise(self) -> None:
         """Learn how far the database's clock is from our monotonic one; wall clocks of hosts are not used at all."""
         with translated():
             async with self._pool.acquire() as connection:
-                before_s = _steady_s()
+                before_s = steady_s()
                 database_s: float = await connection.fetchval("select date_part('epoch', clock_timestamp())")
-            self._database_minus_local_s = database_s - (before_s + _steady_s()) / 2
+            self._database_minus_local_s = database_s - (before_s + steady_s()) / 2
 
     def now_ms(self) -> int:
         """The database's time, to within a round trip, for making ids."""
-        return int((_steady_s() + self._database_minus_local_s) * 1000)
-
-
-def _steady_s() -> float:
-    """A clock that nobody sets and that, where there is such a one, goes on while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+        return int((steady_s() + self._database_minus_local_s) * 1000)
 
 
 @asynccontextmanager
@@ -129,9 +157,12 @@ async def connect(
 ) -> "asyncpg.Connection[asyncpg.Record]":
     """One connection outside the pool; `direct` past any pooler, `patient` without a time-out for statements."""
     with _reachable():
-        url = (direct and config.direct_url) or _url(config)
-        timeout_s = None if patient else config.statement_timeout_s
-        return await asyncpg.connect(url, command_timeout=timeout_s, statement_cache_size=0)
+        return await _dial(
+            (direct and config.direct_url) or _url(config),
+            command_timeout=None if patient else config.statement_timeout_s,
+            statement_cache_size=0,
+            server_settings=_server_settings(pooled=config.direct_url is not None and not direct),
+        )
 
 
 async def _open_pool(config: StoreConfig) -> "asyncpg.Pool[asyncpg.Record]":
@@ -142,9 +173,51 @@ async def _open_pool(config: StoreConfig) -> "asyncpg.Pool[asyncpg.Record]":
             max_size=config.pool_max,
             command_timeout=config.statement_timeout_s,
             statement_cache_size=config.statement_cache_size,
+            connect=_dial,
             reset=_keep,
-            server_settings={"application_name": "windlass"},
+            server_settings=_server_settings(pooled=config.direct_url is not None),
         )
+
+
+async def _dial(*args: Any, **options: Any) -> "asyncpg.Connection[asyncpg.Record]":
+    """Every connection of ours is made here."""
+    options.setdefault("timeout", _CONNECT_S)
+    try:
+        connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(*args, **options)
+    except _UNKNOWN_SETTING:  # a pooler nobody told us of
+        connection = await asyncpg.connect(*args, **options | {"server_settings": _server_settings(pooled=True)})
+    _keep_alive(connection)
+    return connection
+
+
+def _server_settings(*, pooled: bool) -> dict[str, str]:
+    settings = {"application_name": "windlass"}
+    if not pooled:  # the server's side of it: else locks of a machine that vanished are held for two hours
+        settings |= {
+            "tcp_keepalives_idle": str(_IDLE_S),
+            "tcp_keepalives_interval": str(_INTERVAL_S),
+            "tcp_keepalives_count": str(_PROBES),
+            "tcp_user_timeout": str(_UNANSWERED_S * 1000),
+        }
+    return settings
+
+
+def _keep_alive(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+    """Our side of it. The driver has no option for this and hides its socket; should it hide it better, go without."""
+    transport: asyncio.Transport | None = getattr(connection, "_transport", None)
+    ours: Any = transport.get_extra_info("socket") if transport else None
+    if ours is None or ours.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options = {
+        "TCP_KEEPIDLE": _IDLE_S,
+        "TCP_KEEPINTVL": _INTERVAL_S,
+        "TCP_KEEPCNT": _PROBES,
+        "TCP_USER_TIMEOUT": _UNANSWERED_S * 1000,
+    }
+    for name, value in options.items():
+        if hasattr(socket, name):  # Linux has them all, others some
+            ours.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _url(config: StoreConfig) -> str:
@@ -159,8 +232,12 @@ def _reachable() -> Iterator[None]:
     try:
         with translated():
             yield
-    except ValueError as error:
-        raise Misconfigured(f"WINDLASS_DATABASE_URL: {error}") from None
+    except ValueError:  # without the driver's words: they quote what they could not read, a part of the password too
+        raise Misconfigured(
+            "WINDLASS_DATABASE_URL (or WINDLASS_DIRECT_URL) is no address of a PostgreSQL database, or has a wrong "
+            "option; it is like postgresql://user@host:5432/name, with :password after the user (/ ? # @ % are %2F %3F %23 "
+            "%40 %25 there)"
+        ) from None
 
 
 async def _keep(_connection: Connection) -> None:
@@ -173,15 +250,8 @@ def translated() -> Iterator[None]:
     try:
         yield
     except asyncpg.PostgresError as error:
-        state = error.sqlstate or ""
-        if state == "23514" and "no partition" in str(error):
-            raise NoPartition(str(error)) from error
-        if state in _GAVE_WAY:
-            raise Contended(str(error)) from error
-        if state.startswith(_AWAY):
-            raise Unavailable(f"PostgreSQL: {error}") from error
-        if state.startswith(_REFUSED):
-            raise Misconfigured(f"PostgreSQL refuses: {error}") from error
+        if known := ours(error.sqlstate or "", str(error)):
+            raise known from error
         raise
     # InternalClientError: what asyncpg says when a connection ends while it is being made or given back.
     except (
@@ -194,6 +264,19 @@ def translated() -> Iterator[None]:
         if isinstance(error, ValueError):  # a URL or an argument that makes no sense
             raise
         raise Unavailable(f"PostgreSQL cannot be reached: {str(error) or type(error).__name__}") from error
+
+
+def ours(state: str, message: str) -> WindlassError | None:
+    """Our error for a SQLSTATE, whichever driver was told it; None for what is a bug."""
+    if state == "23514" and "no partition" in message:
+        return NoPartition(message)
+    if state in _GAVE_WAY:
+        return Contended(message)
+    if state.startswith(_AWAY):
+        return Unavailable(f"PostgreSQL: {message}")
+    if state.startswith(_REFUSED):
+        return Misconfigured(f"PostgreSQL refuses: {message}")
+    return None
 
 
 async def patiently(run: Callable[[], Awaitable[T]]) -> T:

@@ -1,19 +1,20 @@
-"""What the store offers, as four small protocols by consumer: callers, workers, upkeep, people; and the values they pass.
+"""What the store offers, as small protocols by consumer: callers, workers, upkeep, people, wake-ups; and their values.
 
 They exist for typed slices, and for wrappers that fail on purpose in tests; not to make PostgreSQL replaceable.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 from windlass.errors import WindlassError
 from windlass.lifecycle import Settlement
-from windlass.model import Attempt, Enqueued, Job, Lease, NewJob, NewWorker, Queue, Status, TooWide, Worker
-from windlass.placement import Reservation
+from windlass.model import Attempt, Enqueued, Job, Lease, NewJob, NewWorker, Queue, Status, TooWide, Want, Worker
+from windlass.placement import Reservation, Room, Wide
 
 
 class Intake(Protocol):
@@ -59,6 +60,14 @@ class Ask:
     busy: int = 0
     budget: int | None = None
     most: int = 1_000
+
+
+class Progress(NamedTuple):
+    """How far an attempt has come: a fraction from 0 to 1, and a word about it."""
+
+    lease: Lease
+    fraction: float
+    note: str | None = None
 
 
 class Settled(Enum):
@@ -115,8 +124,28 @@ class Claims(Protocol):
     ) -> list[UUID]:
         """Release running rows of this worker that it does not hold: claims whose answer was lost."""
 
-    async def cancel_requests(self, worker_id: UUID) -> dict[UUID, UUID]:
-        """The jobs of this worker that were asked to cancel, with their tokens."""
+    async def held(self, worker_id: UUID) -> set[tuple[UUID, UUID]]:
+        """The leases of this worker, as job and token, as far as the database knows."""
+
+    async def overlooked(self, ask: Ask, *, waited_s: float) -> bool:
+        """Whether this worker, with the room it says it has, should have claimed a job long ago."""
+
+    async def report_progress(self, reports: Iterable[Progress]) -> None:
+        """Show how far attempts have come."""
+
+    async def step(self, lease: Lease, key: str) -> str | None:
+        """What a step of this job returned before, as JSON text."""
+
+    async def keep_step(self, lease: Lease, key: str, result: str) -> None:
+        """Keep what a step returned, so that no later attempt does it again. Raises LeaseLost."""
+
+    def finishing(self, decide: Callable[[], Settlement], connection: Any = None) -> AbstractAsyncContextManager[Any]:
+        """A transaction that ends by writing what `decide` then says. Raises LeaseLost, and everything in it is undone.
+
+        With `connection` it is the caller's own, which the caller commits."""
+
+    async def reconnect(self) -> None:
+        """Have new connections made for what follows."""
 
 
 Cause = Literal["left", "crashed"]
@@ -132,7 +161,7 @@ class LostLease:
 
 @dataclass(frozen=True, slots=True)
 class WideJob:
-    """A job that waits for several threads at once."""
+    """A job wider than any worker, and what it would rather have done about it."""
 
     job_id: UUID
     queue: str
@@ -155,8 +184,17 @@ class Upkeep(Protocol):
 
     async def register(self, worker: NewWorker, *, lease_ttl_s: float) -> None: ...
 
-    async def renew(self, worker_ids: Collection[UUID], *, lease_ttl_s: float) -> dict[UUID, bool]:
-        """Push out leases; says of each living worker whether it should drain. One that is missing must stop."""
+    async def renew(
+        self, worker_ids: Collection[UUID], *, lease_ttl_s: float, lost_threads: Mapping[UUID, int] = ...
+    ) -> dict[UUID, bool]:
+        """Push out leases; says of each living worker whether it should drain. One that is missing must stop.
+        `lost_threads`: held by handlers that cannot be stopped."""
+
+    async def held_by(self, worker_ids: Collection[UUID], *, limit: int = ...) -> list[Lease]:
+        """The leases these workers hold, dead or alive."""
+
+    async def cancels(self, worker_ids: Collection[UUID]) -> dict[UUID, dict[UUID, UUID]]:
+        """By worker: the jobs that were asked to cancel, with their tokens."""
 
     async def drain(self, worker_ids: Collection[UUID]) -> set[UUID]:
         """Let workers claim no more; what they run goes on under their leases."""
@@ -168,26 +206,44 @@ class Upkeep(Protocol):
         """Bury every worker whose lease has ended."""
 
     async def lost(self, *, limit: int = ...) -> list[LostLease]:
-        """The leases of dead workers, to be settled as Lost."""
+        """The leases of dead workers, to be settled as Lost; not those that an open transaction holds just now."""
 
     async def forget_workers(self, *, older_than_s: float = ...) -> set[UUID]: ...
 
-    async def promote(self, *, limit: int = ...) -> dict[str, int]:
-        """Make due jobs ready; returns how many each queue gained. A full page means: call again."""
+    async def forget_idle(self) -> set[UUID]:
+        """Remove what workers that are gone said of their idleness."""
 
-    async def hold_unknown(self, *, after_s: float, limit: int = ...) -> int:
-        """Set aside jobs whose type no live worker knows."""
+    async def rooms(self, *, lately_s: float = ...) -> list[Room]:
+        """Every living worker, how full it is, and how far back in the line it has reached lately."""
 
-    async def admit_known(self, *, limit: int = ...) -> dict[str, int]:
-        """Give back held jobs whose type some worker now knows."""
+    async def promote(self, *, limit: int = ...) -> list[Want]:
+        """Make due jobs ready; returns how many of each shape. A full page means: call again."""
+
+    async def unknown_types(self) -> set[str]:
+        """Types with ready jobs that no live worker knows; none while no worker lives."""
+
+    async def hold_unknown(self, *, after_s: float, types: Collection[str] | None = ..., limit: int = ...) -> int:
+        """Set aside jobs that have waited and whose type no live worker knows: of these types, or of all."""
+
+    async def admit_known(self, *, limit: int = ...) -> list[Want]:
+        """Give back held jobs whose type some worker now knows; returns how many of each shape."""
 
     async def waiting_wide(
-        self, queues: Sequence[str], *, widest: int, waited_s: float, limit: int = ...
-    ) -> list[WideJob]:
-        """Jobs of 2 to `widest` threads that have waited, in rank order."""
+        self,
+        widest: Mapping[tuple[str, str], int],
+        *,
+        waited_s: float,
+        known: Collection[UUID] = ...,
+        limit: int = ...,
+    ) -> list[Wide]:
+        """Jobs of several threads, but no more than the widest worker of their queue and type has, that have waited: up
+        to `limit` of each queue and width, and the `known` that still wait, in rank order."""
 
-    async def too_wide(self, queues: Sequence[str], *, widest: int, waited_s: float, limit: int = ...) -> list[WideJob]:
-        """Jobs of more threads than any worker has, that have waited."""
+    async def too_wide(
+        self, widest: Mapping[tuple[str, str], int], *, waited_s: float, limit: int = ...
+    ) -> list[WideJob]:
+        """Jobs of more threads than the widest worker of their queue and type has, that have waited and will not wait
+        on. One look sees a thousand jobs of each queue and width; the next goes on behind them, after the last anew."""
 
     async def narrow(self, jobs: Iterable[WideJob]) -> set[UUID]:
         """Let too wide jobs run on one thread."""
@@ -210,6 +266,9 @@ class Upkeep(Protocol):
 
     async def expire_keys(self, *, limit: int = ...) -> int:
         """Forget idempotency keys past their time whose job has finished."""
+
+    async def sweep_steps(self, *, limit: int = ...) -> int:
+        """Forget the steps of jobs that finished more than a day ago, or are gone."""
 
     async def roll_partitions(self) -> Rolled:
         """Make partitions ahead, remove old ones without losing a live job, and sweep what was kept long enough."""
@@ -274,3 +333,35 @@ class Views(Protocol):
 
     async def check(self) -> Check:
         """Look for what must never be seen. Reads everything."""
+
+
+def channel(owner_id: UUID) -> str:
+    """Where one worker or supervisor is woken."""
+    return f"windlass_{owner_id.hex}"
+
+
+def broadcast_channel(schema: str) -> str:
+    """Where every worker is woken."""
+    return f"{schema}_all"
+
+
+class Hints(Protocol):
+    """Who rests, and how to wake them. Nothing is correct because of it: whatever is hinted is also polled."""
+
+    async def rest(
+        self, worker_id: UUID, *, queues: Sequence[str], types: Sequence[str], free: int, worked: bool = False
+    ) -> None:
+        """Stand in line to be woken, and claim once more before sleeping. A worker that is in line keeps its place, or
+        goes to the end if it has had work since (`worked`). Never waits for those who wake."""
+
+    async def leave(self, worker_id: UUID) -> None:
+        """Leave the line: busy, or gone."""
+
+    async def rouse(self, wants: Iterable[Want]) -> list[UUID]:
+        """Wake the least recently used idle workers with room for these jobs; returns whom. Call after the commit."""
+
+    async def call_all(self, *, connection: Any = None) -> None:
+        """Wake every worker that listens; with `connection`, when the caller's transaction commits."""
+
+    async def nudge(self, job_ids: Collection[UUID]) -> set[UUID]:
+        """Tell the supervisors of those who run these jobs to look for cancel requests; returns which."""

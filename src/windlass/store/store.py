@@ -1,4 +1,4 @@
-"""The four slices over one pool, and the way in: `open_store`."""
+"""The slices over one pool, and the way in: `open_store`."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from windlass.config import StoreConfig
 from windlass.store import migrate
 from windlass.store.claims import Claims
+from windlass.store.hints import Hints
 from windlass.store.intake import Intake
 from windlass.store.postgres import Postgres, open_postgres
 from windlass.store.upkeep import Upkeep
@@ -15,12 +16,13 @@ from windlass.store.views import Views
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The four slices over one pool."""
+    """The slices over one pool."""
 
     postgres: Postgres
     intake: Intake
     upkeep: Upkeep
     views: Views
+    hints: Hints
 
     def claims(self) -> Claims:
         """A worker's own slice: it remembers where that worker looks."""
@@ -33,4 +35,4 @@ async def open_store(config: StoreConfig) -> AsyncIterator[Store]:
     async with open_postgres(config) as postgres:
         async with postgres.connection() as connection:
             await migrate.check(connection, config.schema)
-        yield Store(postgres, Intake(postgres), Upkeep(postgres), Views(postgres))
+        yield Store(postgres, Intake(postgres), Upkeep(postgres), Views(postgres), Hints(postgres))

@@ -4,15 +4,17 @@ Nothing here is correct because only one leader does it: every statement may be 
 """
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
+from asyncpg import Record
+
 from windlass.errors import NotPossible
 from windlass.lifecycle import error_document, fingerprint
-from windlass.model import Error, Lease, NewWorker, check_new_worker
-from windlass.placement import Reservation
+from windlass.model import Error, Lease, NewWorker, Want, check_new_worker
+from windlass.placement import Reservation, Room, Wide
 from windlass.store import partitions
 from windlass.store.floors import Floors
 from windlass.store.postgres import Postgres, patiently
@@ -20,13 +22,18 @@ from windlass.store.protocol import Cause, LostLease, Rolled, WideJob
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGE: Final = 1_000
+_NONE_LOST: Final[Mapping[UUID, int]] = {}
 _LINE: Final = 50  # wide jobs looked at in one tick
+_STEPS_KEPT_S: Final = 86_400.0
+_FIRST: Final = UUID(int=0)
+_LAST_RANK: Final = 2**63 - 1
 
 
 class Upkeep:
     def __init__(self, postgres: Postgres) -> None:
         self._postgres = postgres
         self._due: Floors[None, datetime] = Floors()
+        self._looked: dict[tuple[str, int], tuple[int, int]] = {}  # by queue and width: the last job looked at
 
     # Workers. -------------------------------------------------------------------------------------------------------
 
@@ -38,11 +45,6 @@ class Upkeep:
         )  # fmt: skip
         if row is None:
             raise NotPossible(f"worker {worker.id} has died; an id is never used again")
-
-    async def renew(self, worker_ids: Collection[UUID], *, lease_ttl_s: float) -> dict[UUID, bool]:
-        """Push out leases; says of each living worker whether it should drain. One that is missing must stop."""
-        rows = await self._postgres.fetch("renew", sorted(worker_ids), lease_ttl_s)
-        return {row["id"]: row["draining"] for row in rows}
 
     async def drain(self, worker_ids: Collection[UUID]) -> set[UUID]:
         """Let workers claim no more; what they run goes on under their leases."""
@@ -57,17 +59,31 @@ class Upkeep:
         return {row["id"] for row in await self._postgres.fetch("bury_expired")}
 
     async def lost(self, *, limit: int = _PAGE) -> list[LostLease]:
-        """The leases of dead workers, to be settled as Lost."""
+        """The leases of dead workers, to be settled as Lost; not those that an open transaction holds just now."""
         rows = await self._postgres.pinned("lost", limit)
         return [LostLease(Lease(*tuple(row)[:-1]), crashed=row["crashed"]) for row in rows]
 
     async def forget_workers(self, *, older_than_s: float = 86_400.0) -> set[UUID]:
         return {row["id"] for row in await self._postgres.fetch("forget_workers", older_than_s)}
 
+    async def forget_idle(self) -> set[UUID]:
+        """Remove what workers that are gone said of their idleness."""
+        return {row["worker_id"] for row in await self._postgres.fetch("forget_idle")}
+
+    async def rooms(self, *, lately_s: float = 2.0) -> list[Room]:
+        """Every living worker, how full it is, and how far back in the line it has reached lately."""
+        return [
+            Room(
+                row["id"], row["threads"], row["busy"], frozenset(row["queues"]), frozenset(row["types"]),
+                row["last_claim"], row["latest_rank"], row["lost_threads"], row["draining"],
+            )
+            for row in await self._postgres.pinned("rooms", lately_s)
+        ]  # fmt: skip
+
     # Jobs that wait. ------------------------------------------------------------------------------------------------
 
-    async def promote(self, *, limit: int = _PAGE) -> dict[str, int]:
-        """Make due jobs ready; returns how many each queue gained. A full page means: call again."""
+    async def promote(self, *, limit: int = _PAGE) -> list[Want]:
+        """Make due jobs ready; returns how many of each shape. A full page means: call again."""
         began_s = time.monotonic()
         floors = self._due.at(began_s)
         rows = await self._postgres.pinned("promote", limit, floors.get(None, _LONG_AGO))
@@ -76,31 +92,55 @@ class Upkeep:
         else:
             least = min(row["least"] for row in rows)
             self._due.learn([(None, least)], full=not floors, began_s=began_s, ended_s=time.monotonic())
-        return {row["queue"]: row["jobs"] for row in rows}
+        return _gained(rows)
 
-    async def hold_unknown(self, *, after_s: float, limit: int = _PAGE) -> int:
-        """Set aside jobs whose type no live worker knows."""
-        types = [row["type"] for row in await self._postgres.fetch("unknown_types")]
-        return len(await self._postgres.pinned("hold_unknown", after_s, limit, types)) if types else 0
+    async def unknown_types(self) -> set[str]:
+        """Types with ready jobs that no live worker knows; none while no worker lives."""
+        return {row["type"] for row in await self._postgres.fetch("unknown_types")}
 
-    async def admit_known(self, *, limit: int = _PAGE) -> dict[str, int]:
-        """Give back held jobs whose type some worker now knows."""
-        return {row["queue"]: row["jobs"] for row in await self._postgres.pinned("admit_known", limit)}
+    async def hold_unknown(self, *, after_s: float, types: Collection[str] | None = None, limit: int = _PAGE) -> int:
+        """Set aside jobs that have waited and whose type no live worker knows: of these types, or of all."""
+        wanted = sorted(await self.unknown_types() if types is None else types)
+        return len(await self._postgres.pinned("hold_unknown", after_s, limit, wanted)) if wanted else 0
+
+    async def admit_known(self, *, limit: int = _PAGE) -> list[Want]:
+        """Give back held jobs whose type some worker now knows; returns how many of each shape."""
+        ((held,),) = await self._postgres.fetch("anything_held")
+        return _gained(await self._postgres.pinned("admit_known", limit)) if held else []
 
     # Wide jobs. -----------------------------------------------------------------------------------------------------
 
     async def waiting_wide(
-        self, queues: Sequence[str], *, widest: int, waited_s: float, limit: int = _LINE
-    ) -> list[WideJob]:
-        """Jobs of 2 to `widest` threads that have waited, in rank order."""
-        rows = await self._postgres.pinned("waiting_wide", list(queues), widest, waited_s, limit)
-        return [WideJob(*row) for row in rows]
+        self,
+        widest: Mapping[tuple[str, str], int],
+        *,
+        waited_s: float,
+        known: Collection[UUID] = (),
+        limit: int = _LINE,
+    ) -> list[Wide]:
+        """Jobs of several threads, but no more than the widest worker of their queue and type has, that have waited: up
+        to `limit` of each queue and width, and the `known` that still wait, in rank order."""
+        queues, types = [queue for queue, _ in widest], [type_ for _, type_ in widest]
+        widths = list(widest.values())
+        rows = await self._postgres.pinned("waiting_wide", queues, types, widths, waited_s, list(known), limit)
+        return [Wide(*row) for row in rows]
 
     async def too_wide(
-        self, queues: Sequence[str], *, widest: int, waited_s: float, limit: int = _LINE
+        self, widest: Mapping[tuple[str, str], int], *, waited_s: float, limit: int = _LINE
     ) -> list[WideJob]:
-        """Jobs of more threads than any worker has, that have waited."""
-        return [WideJob(*row) for row in await self._postgres.pinned("too_wide", list(queues), widest, waited_s, limit)]
+        """Jobs of more threads than the widest worker of their queue and type has, that have waited and will not wait
+        on. One look sees a thousand jobs of each queue and width; the next goes on behind them, after the last anew."""
+        asked = [
+            (queue, type_, width, *self._looked.get((queue, width), (width, _LAST_RANK)))
+            for (queue, type_), width in widest.items()
+        ]
+        columns = zip(*asked, strict=True) if asked else [()] * 5
+        rows = await self._postgres.pinned("too_wide", *map(list, columns), waited_s, limit)
+        jobs = [WideJob(*tuple(row)[:5]) for row in rows if row["job_id"] is not None]
+        if len(jobs) < limit:  # a page that was cut is looked at again: what was found will be gone by then
+            ends = [row for row in rows if row["job_id"] is None]
+            self._looked = {(row["queue"], row["widest"]): (row["thread_demand"], row["rank"]) for row in ends}
+        return jobs
 
     async def narrow(self, jobs: Iterable[WideJob]) -> set[UUID]:
         """Let too wide jobs run on one thread."""
@@ -121,7 +161,7 @@ class Upkeep:
         threads = [r.threads for r in wanted]
 
         async def run() -> set[tuple[UUID, UUID]]:
-            async with self._postgres.transaction() as connection:
+            async with self._postgres.transaction(brief=True) as connection:
                 await self._postgres.fetch("release_reservations", workers, jobs, connection=connection)
                 rows = await self._postgres.fetch("reserve", workers, jobs, threads, ttl_s, connection=connection)
                 return {(row["worker_id"], row["job_id"]) for row in rows}
@@ -144,7 +184,10 @@ class Upkeep:
 
     async def fold_counts(self) -> bool:
         """Fold the deltas of finished transactions into the tally. False: another is at it."""
-        async with self._postgres.transaction() as connection:
+        oldest = await self._postgres.fetchrow("foldable")
+        if oldest is None or not oldest["due"]:
+            return True
+        async with self._postgres.transaction(brief=True) as connection:
             row = await self._postgres.fetch("fold_lock", self._postgres.config.schema, connection=connection)
             if row[0]["mine"]:
                 await self._postgres.fetch("fold", connection=connection)
@@ -160,12 +203,49 @@ class Upkeep:
                 return expired
             after = (page[-1]["created_at"], page[-1]["key"])
 
+    async def sweep_steps(self, *, limit: int = _PAGE) -> int:
+        """Forget the steps of jobs that finished more than a day ago, or are gone."""
+        swept, after = 0, _FIRST
+        while True:
+            page = await self._postgres.pinned("old_steps", _STEPS_KEPT_S, after, limit)
+            old = [row["job_id"] for row in page if row["old"]]
+            if old:
+                swept += len(await self._postgres.pinned("sweep_steps", _STEPS_KEPT_S, old))
+            if len(page) < limit:
+                return swept
+            after = page[-1]["job_id"]
+
     async def roll_partitions(self) -> Rolled:
         """Make partitions ahead, remove old ones without losing a live job, and sweep what was kept long enough."""
         rolled = await partitions.roll(self._postgres.config)
         while len(await self._postgres.fetch("sweep_kept", self._postgres.config.retention_s, _PAGE)) == _PAGE:
             pass
         return rolled
+
+    # Supervisors. ---------------------------------------------------------------------------------------------------
+
+    async def renew(
+        self, worker_ids: Collection[UUID], *, lease_ttl_s: float, lost_threads: Mapping[UUID, int] = _NONE_LOST
+    ) -> dict[UUID, bool]:
+        """Push out leases; says of each living worker whether it should drain. One that is missing must stop."""
+        ids = sorted(worker_ids)
+        rows = await self._postgres.fetch("renew", ids, lease_ttl_s, [lost_threads.get(one, 0) for one in ids])
+        return {row["id"]: row["draining"] for row in rows}
+
+    async def held_by(self, worker_ids: Collection[UUID], *, limit: int = _PAGE) -> list[Lease]:
+        """The leases these workers hold, dead or alive."""
+        return [Lease._make(row) for row in await self._postgres.pinned("held_by", sorted(worker_ids), limit)]
+
+    async def cancels(self, worker_ids: Collection[UUID]) -> dict[UUID, dict[UUID, UUID]]:
+        """By worker: the jobs that were asked to cancel, with their tokens."""
+        asked: dict[UUID, dict[UUID, UUID]] = {}
+        for row in await self._postgres.pinned("cancels", sorted(worker_ids)):
+            asked.setdefault(row["worker_id"], {})[row["job_id"]] = row["token"]
+        return asked
+
+
+def _gained(rows: Iterable[Record]) -> list[Want]:
+    return sorted(Want(row["queue"], row["type"], row["thread_demand"], row["jobs"]) for row in rows)
 
 
 def _wide_arrays(jobs: Iterable[WideJob]) -> tuple[list[UUID], list[int]]:

@@ -57,8 +57,10 @@ on conflict (key) do nothing;
 select key, job_id, fingerprint from windlass.idempotency where key = any ($1::text[]);
 
 -- name: stored_bodies
--- What is stored under ids that a caller repeats, to tell a repetition from a collision.
-select j.id, j.type, j.name, j.queue, j.priority, j.thread_demand, j.payload, j.max_attempts, j.timeout_s, j.retry,
+-- What is stored under ids that a caller repeats, to tell a repetition from a collision. JSON as text: a caller's
+-- own connection may decode it.
+select j.id, j.type, j.name, j.queue, j.priority, j.thread_demand, j.payload::text as payload, j.max_attempts,
+  j.timeout_s, j.retry::text as retry,
   j.tags, j.idempotency_key, j.if_too_wide, j.scheduled_at, date_part('epoch', j.scheduled_at - j.created_at) as delay_s
 from (
   select * from windlass.job where id = any ($1::uuid[])

@@ -10,14 +10,16 @@ with known as materialized (
 ), place as (
   select s.job_id, 'scheduled' as status, null as reason, s.attempt, s.failures, s.ready_at,
     null::timestamptz as started_at, null::timestamptz as finished_at, null::uuid as worker_id,
-    null::smallint as threads_granted, false as cancel_requested, null::json as result, null::json as error
+    null::smallint as threads_granted, false as cancel_requested, null::json as result, null::json as error,
+    null::real as progress, null as progress_note
   from windlass.scheduled s where s.job_id = any (array(select p.job_id from page p))
   union all
-  select h.job_id, 'held', h.reason, h.attempt, h.failures, h.ready_at, null, null, null, null, false, null, null
+  select h.job_id, 'held', h.reason, h.attempt, h.failures, h.ready_at, null, null, null, null, false, null, null,
+    null, null
   from windlass.held h where h.job_id = any (array(select p.job_id from page p))
   union all
   select r.job_id, case when why.reason is null then 'ready' else 'held' end, why.reason, r.attempt, r.failures,
-    r.ready_at, null, null, null, null, false, null, null
+    r.ready_at, null, null, null, null, false, null, null, null, null
   from windlass.ready r cross join known k cross join lateral (
     select case when exists (select from windlass.queue q where q.name = r.queue and q.paused) then 'queue paused'
                 when r.type <> all (k.types) then 'unknown type' end as reason
@@ -25,20 +27,20 @@ with known as materialized (
   where r.job_id = any (array(select p.job_id from page p))
   union all
   select r.job_id, 'running', null, r.attempt, r.failures, r.ready_at, r.claimed_at, null, r.worker_id,
-    r.thread_demand, r.cancel_requested is not null, null, null
+    r.thread_demand, r.cancel_requested is not null, null, null, r.progress, r.progress_note
   from windlass.running r where r.job_id = any (array(select p.job_id from page p))
   union all
   select o.job_id, o.status, null, o.attempt, o.failures, o.ready_at, o.started_at, o.finished_at, o.worker_id,
-    o.threads, false, o.result, o.error
+    o.threads, false, o.result, o.error, null, null
   from page p cross join lateral (select o.* from windlass.outcome o where o.job_id = p.job_id limit 1) o
   union all
   select o.job_id, o.status, null, o.attempt, o.failures, o.ready_at, o.started_at, o.finished_at, o.worker_id,
-    o.threads, false, o.result, o.error
+    o.threads, false, o.result, o.error, null, null
   from windlass.outcome_kept o where o.job_id = any (array(select p.job_id from page p))
 )
 select j.id, j.type, l.status, l.reason, j.name, j.queue, j.priority, j.thread_demand, l.threads_granted,
   j.max_attempts, j.timeout_s, j.retry, j.if_too_wide, j.trace, j.tags, j.idempotency_key, j.created_at, j.scheduled_at, l.ready_at, l.started_at,
-  l.finished_at, l.attempt, l.failures, l.worker_id, l.cancel_requested, l.result, l.error,
+  l.finished_at, l.attempt, l.failures, l.worker_id, l.cancel_requested, l.result, l.error, l.progress, l.progress_note,
   date_part('epoch', l.started_at - l.ready_at) as queue_s,
   date_part('epoch', l.finished_at - l.started_at) as execution_s,
   date_part('epoch', l.finished_at - j.created_at) as total_s,
@@ -105,7 +107,8 @@ order by n.name;
 -- Every worker with what it runs, the living first.
 select w.id, w.name, w.threads, coalesce(r.threads, 0)::integer as busy_threads, coalesce(r.jobs, 0)::integer as jobs,
   w.queues, w.types, w.supervisor_id, w.started_at, w.renewed_at,
-  date_part('epoch', w.lease_until - now()) as lease_left_s, w.draining, w.died_at, v.job_id as reserved_for
+  date_part('epoch', w.lease_until - now()) as lease_left_s, w.draining, w.died_at, v.job_id as reserved_for,
+  w.lost_threads
 from windlass.worker w
 cross join lateral (
   select sum(r.thread_demand) as threads, count(*) as jobs

@@ -65,9 +65,12 @@ create table windlass.running (
   token            uuid not null,
   worker_id        uuid not null,
   cancel_requested json,
+  progress         real,
+  progress_note    text,
   primary key (job_id)
 );
 create index running_worker on windlass.running (worker_id);
+create index running_cancel on windlass.running (worker_id) where cancel_requested is not null;
 
 -- Hot tables turn over completely: vacuum by count, not by share, and never stop the world to give pages back.
 alter table windlass.ready     set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, vacuum_truncate = off);
@@ -132,6 +135,7 @@ create table windlass.worker (
   died_at       timestamptz,
   threads       integer not null check (threads >= 1),
   draining      boolean not null default false,
+  lost_threads  integer not null default 0,  -- held by handlers that cannot be stopped
   name          text not null,
   queues        text[] not null,
   types         text[] not null,
@@ -139,6 +143,26 @@ create table windlass.worker (
   check ((died_at is null) = (cause is null))
 );
 create index worker_living on windlass.worker (lease_until) where died_at is null;
+
+-- A worker with room and nothing to claim, since when: the least recently used is woken first. Hints only, so unlogged:
+-- after a crash of the server every worker puts itself here again.
+create unlogged table windlass.idle (
+  worker_id uuid primary key,
+  since     timestamptz not null,
+  free      integer not null,
+  queues    text[] not null,
+  types     text[] not null
+);
+
+-- What a step of a job returned (ctx.once), so that a later attempt does not do it again. Goes with its job.
+create table windlass.step (
+  job_id uuid not null,
+  key    text not null,
+  token  uuid not null,
+  at     timestamptz not null,
+  result json not null,
+  primary key (job_id, key)
+);
 
 -- Threads kept free on one worker for one wide job. Short-lived: the leader renews it while the job waits.
 create table windlass.reservation (

@@ -109,6 +109,7 @@ create function windlass.settle_v1(
   p_fingerprint text[], p_execution_s double precision[], p_log text[]
 ) returns table (moved bigint, moved_ids uuid[], cancelled_ids uuid[])
 language sql
+set lock_timeout = '250ms'  -- a row that somebody's open transaction holds must not keep the others of its batch
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan set jit = off
 begin atomic

@@ -1,0 +1,5 @@
+"""`python -m windlass`: the command line."""
+
+from windlass.cli import main
+
+main()

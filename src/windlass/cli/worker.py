@@ -1,0 +1,86 @@
+"""`windlass worker`: a supervisor and its workers, until a signal."""
+
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Annotated
+from uuid import uuid4
+
+import typer
+
+from windlass import telemetry
+from windlass.bus.postgres import Listener, PostgresWaker
+from windlass.cli.wiring import run, settings
+from windlass.config import Config
+from windlass.errors import InvalidJob, Misconfigured
+from windlass.leader.loop import lead
+from windlass.model import check_text
+from windlass.store.protocol import channel
+from windlass.store.store import open_store
+from windlass.worker.berth import Crew
+from windlass.worker.signals import Interrupted, Signals
+from windlass.worker.supervisor import supervise
+
+App = Annotated[
+    str,
+    typer.Option("--app", envvar="WINDLASS_APP", help="The app with the handlers, as module:attribute.", metavar="APP"),
+]
+Threads = Annotated[int | None, typer.Option(help="Threads of each process (also WINDLASS_THREADS).", min=1)]
+Processes = Annotated[int | None, typer.Option(help="Processes (also WINDLASS_PROCESSES).", min=1)]
+Queues = Annotated[
+    str | None, typer.Option(help="Queues served, with weights, as a,b=3 (also WINDLASS_QUEUES).", metavar="QUEUES")
+]
+Name = Annotated[
+    str | None, typer.Option(envvar="WINDLASS_NAME", help="What the workers are called; else by this host.")
+]
+
+
+def worker(
+    app: App, threads: Threads = None, processes: Processes = None, queues: Queues = None, name: Name = None
+) -> None:
+    """Run jobs until a signal.
+
+    The first Ctrl-C or TERM lets running jobs finish (WINDLASS_DRAIN_S), the second gives them back, the third exits.
+
+    Examples: windlass worker --app tasks:app · windlass worker --app tasks:app --processes 2 --queues mail,reports=3
+    """
+    config = settings(threads=threads, processes=processes, queues=queues)
+    telemetry.configure(config.worker.log_level, config.worker.log_format)
+    name = name or socket.gethostname()
+    try:
+        check_text("--name", name, 100)
+    except InvalidJob as problem:
+        raise Misconfigured(str(problem)) from None
+    raise typer.Exit(run(serve(config, app, name)))
+
+
+async def serve(config: Config, app: str, name: str) -> int:
+    """Wire the supervisor to the database, and run it. Returns the exit code."""
+    crew = Crew(config, app, name, supervisor_id=uuid4())
+    async with Signals() as signals, AsyncExitStack() as stack:
+        # Pools of their own: a heartbeat must not wait behind a chore.
+        own = replace(config.store, pool_min=1, pool_max=3)
+        chores = replace(config.store, pool_min=0, pool_max=4)
+        try:
+            store = await signals.unless_signalled(stack.enter_async_context(open_store(own)))
+            leaders = await signals.unless_signalled(stack.enter_async_context(open_store(chores)))
+        except Interrupted:
+            return 0
+        waker = PostgresWaker(store.hints)
+        stack.push_async_callback(waker.aclose)
+        return await supervise(
+            crew,
+            store.upkeep,
+            store.claims(),
+            waker,
+            signals,
+            listen=lambda look: Listener(config.store, [channel(crew.supervisor_id)], lambda *_: look()),
+            lead=lambda: lead(
+                leaders.upkeep,
+                leaders.claims(),
+                waker,
+                holder=crew.supervisor_id,
+                lease=config.lease,
+                placement=config.placement,
+            ),
+        )

@@ -1,0 +1,1 @@
+"""How programs submit jobs and wait for what became of them."""

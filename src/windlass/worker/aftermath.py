@@ -1,0 +1,146 @@
+"""What becomes of the jobs of a worker that has ended: one outcome for each, through the same `settle` as all others.
+
+The order matters. First what it held is settled, by what its slots say; then it is buried, so that no claim of its own
+can come after; then what it held is asked for once more: a claim may have been on its way to the commit when it died.
+Whatever comes later still is the leader's to find.
+"""
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from windlass.bus.protocol import Waker, Want
+from windlass.clock import steady_s
+from windlass.errors import WindlassError
+from windlass.lifecycle import Cancelled, Lost, Outcome, TimedOut, settle
+from windlass.model import Lease, Status
+from windlass.store.protocol import Claims, Upkeep
+from windlass.worker.run import Stop
+from windlass.worker.slots import Begun, State
+
+_PAUSE_S: Final = 0.1
+_PAUSE_S_MAX: Final = 2.0
+_TRY_S: Final = 10.0
+_FAULTS_MAX: Final = 30
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """The attempt for whose sake a worker was killed, and why that had to end."""
+
+    job_id: UUID
+    attempt: int
+    why: Stop
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a worker ended. `crashed`: by itself. `begun`: what its threads were doing, where that is known."""
+
+    worker_id: UUID
+    crashed: bool
+    begun: Sequence[Begun] = ()
+    culprit: Culprit | None = None
+
+
+def verdict(lease: Lease, end: End, now_s: float) -> Outcome:
+    """What one lease of a dead worker has come to."""
+    entry = next((e for e in end.begun if (e.job_id, e.attempt) == (lease.job_id, lease.attempt)), None)
+    if entry is None:
+        return Lost(crashed=end.crashed, begun=False)
+    why = _stopped_for(entry, end.culprit)
+    # Its job row is out of sight for a moment while a partition is removed: then it goes back, and is timed out again.
+    if why is Stop.TIMEOUT and lease.max_attempts is not None:
+        return TimedOut(now_s - entry.began_s)
+    if why is Stop.CANCEL:
+        return Cancelled("cancelled on request")
+    return Lost(crashed=end.crashed, begun=entry.state is not State.ISOLATED)
+
+
+def _stopped_for(entry: Begun, culprit: Culprit | None) -> Stop | None:
+    if culprit is not None and (culprit.job_id, culprit.attempt) == (entry.job_id, entry.attempt):
+        return culprit.why
+    return {State.STUCK_BY_TIMEOUT: Stop.TIMEOUT, State.STUCK_BY_CANCEL: Stop.CANCEL}.get(entry.state)
+
+
+async def see_off(ends: Sequence[End], upkeep: Upkeep, claims: Claims, waker: Waker) -> bool:
+    """Settle and bury, however long the database is away; False: given up on, after faults that no waiting cures.
+
+    Then their leases end, and the leader finds what they held.
+    """
+    pause_s, faults, told = _PAUSE_S, 0, False
+    while faults < _FAULTS_MAX:
+        try:
+            async with asyncio.timeout(_TRY_S):
+                await _see_off(ends, upkeep, claims, waker)
+                return True
+        except (WindlassError, TimeoutError) as error:
+            faults += not isinstance(error, TimeoutError) and not error.retryable
+            if not told:
+                reason = str(error) or "it does not answer"
+                _log.warning("the jobs of %s wait for the database: %s", _names(ends), reason)
+            told = True
+        except Exception:  # noqa: BLE001 - a fault of ours must not keep the other workers from being seen off
+            faults += 1
+            _log.exception("the jobs of %s could not be settled", _names(ends))
+        await asyncio.sleep(pause_s * (0.5 + random.random()))
+        pause_s = min(pause_s * 2, _PAUSE_S_MAX)
+    _log.error("the jobs of %s are left for the leader to find", _names(ends))
+    return False
+
+
+async def _see_off(ends: Sequence[End], upkeep: Upkeep, claims: Claims, waker: Waker) -> None:
+    ready: list[Lease] = []
+    try:
+        await _settle_held(ends, upkeep, claims, ready)
+        for crashed in (True, False):
+            if ids := [end.worker_id for end in ends if end.crashed is crashed]:
+                await upkeep.bury(ids, "crashed" if crashed else "left")
+        await _settle_held(ends, upkeep, claims, ready)
+    finally:
+        waker.wake(_wants(ready))  # after the burial, or the dead would be woken
+
+
+async def _settle_held(ends: Sequence[End], upkeep: Upkeep, claims: Claims, ready: list[Lease]) -> None:
+    by_id = {end.worker_id: end for end in ends}
+    while leases := await upkeep.held_by(by_id):
+        now_s = steady_s()
+        outcomes = [(lease, verdict(lease, by_id[lease.worker_id], now_s)) for lease in leases]
+        receipt = await claims.settle([settle(lease, outcome, jitter=random.random()) for lease, outcome in outcomes])
+        ready += [lease for lease in leases if receipt.moved.get(lease.job_id) is Status.READY]
+        _tell(outcomes, receipt.moved)
+        if not receipt.moved:  # another has them all in hand
+            return
+
+
+def _wants(leases: Iterable[Lease]) -> list[Want]:
+    """What others are to be woken for."""
+    counts = Counter((lease.queue, lease.type, lease.threads) for lease in leases)
+    return [Want(queue, type_, threads, count) for (queue, type_, threads), count in counts.items()]
+
+
+def _tell(outcomes: Iterable[tuple[Lease, Outcome]], moved: Mapping[UUID, Status]) -> None:
+    """A line for each job that is known to have begun, and one for all the others."""
+    untouched: Counter[UUID] = Counter()
+    for lease, outcome in outcomes:
+        if lease.job_id not in moved:
+            continue
+        if isinstance(outcome, Lost) and not outcome.begun:
+            untouched[lease.worker_id] += 1
+            continue
+        _log.warning(
+            "job %s (%s, attempt %d) was under way when its worker %s ended: %s, now %s",
+            lease.job_id, lease.type, lease.attempt, lease.worker_id, type(outcome).__name__, moved[lease.job_id],
+        )  # fmt: skip
+    for worker_id, count in untouched.items():
+        _log.info("%d more jobs of worker %s go back", count, worker_id)
+
+
+def _names(ends: Sequence[End]) -> str:
+    return ", ".join(f"worker {end.worker_id}" for end in ends)

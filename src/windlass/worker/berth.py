@@ -1,0 +1,227 @@
+"""One worker process as its supervisor has it: started, spoken with, told to end, killed, and how it ended.
+
+A berth is used once: each restart is a new one, with a new worker id. Nothing here speaks to the database.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from windlass.clock import steady_s
+from windlass.config import Config, queue_weights
+from windlass.worker.aftermath import Culprit, End
+from windlass.worker.control import Control, Message, config_said
+from windlass.worker.groups import Leader, kill_groups
+from windlass.worker.processes import Child
+from windlass.worker.slots import Slots
+
+PROGRAM: Final = "windlass.worker.main"
+_LAST_WORDS_S: Final = 0.5
+_MUTE_S: Final = 5.0
+_SWEEP_S: Final = 2.0
+_SWEEP_PAUSE_S: Final = 0.005
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """What all workers of a supervisor have in common."""
+
+    config: Config
+    app: str
+    name: str
+    supervisor_id: UUID
+    program: str = PROGRAM
+
+    @property
+    def queues(self) -> dict[str, int]:
+        return queue_weights(self.config.worker.queues)
+
+    @property
+    def margin_s(self) -> float:
+        """How long before the end of its lease a worker must have stopped."""
+        return min(1.0, self.config.lease.lease_ttl_s / 5)
+
+
+@dataclass(slots=True)
+class Asked:
+    """A cancel that was passed on."""
+
+    token: UUID
+    since_s: float
+    attempt: int | None = None  # whose token that is, once it was seen at work
+
+
+class Berth:
+    """One worker process. `await Berth.open(…)` starts it; `await ended()` waits for its end."""
+
+    def __init__(self, crew: Crew, child: Child, slots: Slots, control: Control, name: str) -> None:
+        self.id = uuid4()
+        self.name = name
+        self.child = child
+        self.slots = slots
+        self.began_s = steady_s()
+        self.hello = asyncio.Event()
+        self.types: list[str] = []
+        self.refused: str | None = None  # why it cannot run at all
+        self.known = False  # perhaps registered: it must be buried
+        self.lease_until_s: float | None = None  # None: not registered, so it holds nothing
+        self.draining = False
+        self.replace = True  # False: it was sent away for good
+        self.had_begun = False  # jobs were under way when it ended
+        self.cancels: dict[UUID, Asked] = {}
+        self.silent = False  # its loop does not tick, and that was said
+        self._control = control
+        self._margin_s = crew.margin_s
+        self._heard_all = asyncio.Event()
+        self._listening = asyncio.create_task(self._listen(), name=f"windlass listens to {name}")
+        self._killed: str | None = None
+        self._culprit: Culprit | None = None
+        self._left = False
+        self._told_to_go = False
+        self._over = False  # the process has ended
+        control.say("start", **self._orders(crew))
+
+    @classmethod
+    async def open(cls, crew: Crew, n: int) -> "Berth":
+        """Start a worker process; it does not claim before `go`."""
+        with contextlib.ExitStack() as undo:  # where descriptors run out, a failed start must not cost any
+            slots = Slots.create(crew.config.worker.threads)
+            undo.callback(slots.close)
+            ours, theirs = socket.socketpair()
+            with theirs:
+                control = await Control.open(ours)
+                undo.callback(control.close)
+                fds = (theirs.fileno(), slots.fd)
+                child = Child([sys.executable, "-m", crew.program, *map(str, fds), str(os.getpid())], pass_fds=fds)
+            undo.pop_all()
+        return cls(crew, child, slots, control, f"{crew.name}-{child.pid}-{n}")
+
+    def _orders(self, crew: Crew) -> Mapping[str, Any]:
+        return {
+            "worker_id": self.id,
+            "supervisor_id": crew.supervisor_id,
+            "app": crew.app,
+            "name": self.name,
+            "threads": crew.config.worker.threads,
+            "queues": crew.queues,
+            "config": config_said(crew.config),
+        }
+
+    # What it is told. -----------------------------------------------------------------------------------------------
+
+    def lend(self, until_s: float) -> None:
+        """Its jobs are its own until then."""
+        self.lease_until_s = self.slots.lease_until_s = until_s
+
+    def go(self) -> None:
+        self._control.say("go")
+
+    def cancel(self, job_id: UUID, token: UUID, attempt: int | None) -> None:
+        """Pass a request to cancel on, once. `attempt`: which one that token is of, if it is known to have begun."""
+        asked = self.cancels.get(job_id)
+        if asked is not None and asked.token == token:
+            asked.attempt = asked.attempt or attempt
+        elif self._control.say("cancel", job_id=job_id, token=token):
+            self.cancels[job_id] = Asked(token, steady_s(), attempt)
+
+    def drain(self, *, replace: bool) -> None:
+        """Let it finish what it runs and go."""
+        if not self.draining:
+            self.draining = self._told_to_go = True
+            self.replace = replace
+            self._control.say("drain")
+
+    def release(self) -> None:
+        """Let it give back what it runs and go."""
+        self.draining = self._told_to_go = True
+        self.replace = False
+        self._control.say("release")
+
+    def kill(self, why: str, culprit: Culprit | None = None) -> None:
+        """End it now. What it had begun is not to blame, but for the culprit."""
+        if self._killed is None and not self._over:
+            self._killed, self._culprit = why, culprit
+            _log.warning("%s is killed: %s", self.name, why)
+            self.child.kill()
+
+    @property
+    def killed(self) -> bool:
+        return self._killed is not None
+
+    # What it says. --------------------------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        while (message := await self._control.hear()) is not None:
+            self._heed(message)
+        self._heard_all.set()
+        await asyncio.sleep(_MUTE_S)
+        self.kill("its control channel is closed, and it goes on")
+
+    def _heed(self, message: Message) -> None:
+        match message:
+            case {"say": "hello", "types": list(types)}:
+                self.types = [str(one) for one in types]
+                self.hello.set()
+            case {"say": "refuse", "problem": problem}:
+                self.refused = str(problem)
+            case {"say": "stuck", "threads": threads}:
+                self.draining = True  # by itself
+                _log.warning(
+                    "%s has lost %s threads to handlers that do not stop; it will be replaced", self.name, threads
+                )
+            case {"say": "spent"}:
+                self.kill("nothing is left in it but handlers that do not stop")
+            case {"say": "leave", "problem": problem}:
+                self._left = self.draining = True
+                _log.warning("%s ends itself: %s", self.name, problem)
+            case {"say": "bye"}:
+                self._left = True
+            case _:
+                _log.error("%s says what nobody understands: %.200r", self.name, message)
+
+    # How it ends. ---------------------------------------------------------------------------------------------------
+
+    async def ended(self) -> End:
+        """Wait for its end, however that comes, and say what it was."""
+        code = await self.child.ended()
+        self._over = True
+        await self._sweep([self.child.leader, *self.slots.children()])
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._heard_all.wait(), _LAST_WORDS_S)  # what it said just before
+        self._listening.cancel()
+        self._control.close()
+        begun = tuple(self.slots.begun())
+        self.slots.close()
+        self.had_begun = bool(begun)
+        end = End(self.id, self._crashed(code), begun, self._culprit)
+        level = logging.ERROR if end.crashed else logging.INFO
+        _log.log(level, "%s has ended %s, with %d jobs under way", self.name, _described(code), len(begun))
+        return end
+
+    async def _sweep(self, leaders: list[Leader]) -> None:
+        """Its jobs may begin elsewhere once nothing is left of what they started here."""
+        until_s = steady_s() + _SWEEP_S
+        while left := kill_groups(leaders):
+            if steady_s() > until_s:
+                _log.error("%s has ended, but %d processes that its jobs started have not", self.name, left)
+                return
+            await asyncio.sleep(_SWEEP_PAUSE_S)
+
+    def _crashed(self, code: int) -> bool:
+        """Whether it died by itself. Only then are its jobs suspected."""
+        told_to_go = self._told_to_go and code == 0
+        # It stops itself when its lease is nearly over; so does everything on a machine that was frozen meanwhile.
+        lapsed = self.lease_until_s is not None and steady_s() > self.lease_until_s - 2 * self._margin_s
+        return not (self.killed or self._left or self.refused or told_to_go or lapsed)
+
+
+def _described(code: int) -> str:
+    return f"with exit code {code}" if code >= 0 else f"by signal {-code}"

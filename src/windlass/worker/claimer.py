@@ -1,0 +1,225 @@
+"""The claim loop: fills the desk while there is room, and when there is nothing to claim stands in line and sleeps.
+
+In that order: stand in line (commit), look once more, sleep. A submitter commits its job, then wakes the head of the line;
+whoever comes second sees the other. Hints may be lost, so it also looks every `poll_s`.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from windlass.clock import steady_s
+from windlass.config import WorkerConfig
+from windlass.errors import Unavailable
+from windlass.lifecycle import Released
+from windlass.model import Lease
+from windlass.placement import Turns
+from windlass.store.protocol import Ask, Claims, Hints
+from windlass.worker.desk import Desk, Kind, Room, kind_of
+from windlass.worker.registry import JobType
+from windlass.worker.settler import Settler
+from windlass.worker.slots import Slots
+
+_BATCH: Final = 250
+_BACKLOG_MAX: Final = 1_000
+_STRAY_S: Final = 5.0
+_PAUSE_S: Final = 0.05
+_PAUSE_S_MAX: Final = 1.0
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """Who claims, what, and from where."""
+
+    worker_id: UUID
+    types: Mapping[str, JobType]
+    queues: Mapping[str, int]
+
+
+class Claimer:
+    """`begin` is called on the loop when jobs have come to the desk."""
+
+    def __init__(
+        self, post: Post, desk: Desk, slots: Slots, settler: Settler, claims: Claims, hints: Hints, config: WorkerConfig
+    ) -> None:
+        self.draining = False
+        self.ended = False
+        self.troubled = False  # the database was away since somebody last looked at this
+        self.fed_s = steady_s()  # when a claim last brought something
+        self.begin: Callable[[], None] = lambda: None
+        self._post = post
+        self._desk = desk
+        self._slots = slots
+        self._settler = settler
+        self._claims = claims
+        self._hints = hints
+        self._config = config
+        self._types = list(post.types)
+        self._jobs = {name: (job, kind_of(job)) for name, job in post.types.items()}
+        self._queues = list(post.queues)
+        self._turns = Turns(post.queues)
+        self._wake = asyncio.Event()
+        self._hinted = False
+        self._rested = 0  # threads we stood in line with
+        self._in_line = False
+        self._asking = False
+        self._worked = False  # claimed something since: others in line have waited longer
+        self._unsure = False  # a claim may have been made whose answer never came
+
+    # What wakes it. -------------------------------------------------------------------------------------------------
+
+    def hint(self) -> None:
+        """There may be work."""
+        self._hinted = True
+        self._wake.set()
+
+    def stir(self) -> None:
+        """There may be room."""
+        self._wake.set()
+
+    def drain(self) -> None:
+        """Claim no more."""
+        self.draining = True
+        self._wake.set()
+
+    async def _sleep(self, seconds: float) -> None:
+        timer = asyncio.get_running_loop().call_later(seconds, self._wake.set)
+        await self._wake.wait()
+        timer.cancel()
+        self._wake.clear()
+
+    # The loop. ------------------------------------------------------------------------------------------------------
+
+    async def work(self) -> None:
+        """Claim until told to drain."""
+        pause_s = _PAUSE_S
+        while not self.draining:
+            try:
+                await self._round()
+                pause_s = _PAUSE_S
+            except Exception as error:  # noqa: BLE001 - tried again, or we would be deaf and nobody told
+                self._unsure = self.troubled = True
+                _tell(error, first=pause_s == _PAUSE_S)
+                await self._sleep(pause_s * (0.5 + random.random()))
+                pause_s = min(pause_s * 2, _PAUSE_S_MAX)
+        self.ended = True
+        await self._leave()
+
+    async def _round(self) -> None:
+        """Claim until there is no room or nothing to claim, then sleep until either may have changed."""
+        if self._unsure:
+            await self.give_back_strays(older_than_s=0)
+            self._unsure = False
+        room = self._desk.room()
+        if room.budget <= 0 or room.width <= 0 or self._settler.backlog > _BACKLOG_MAX:
+            if self._in_line:  # a hint sent to us now would be lost on one that cannot take the job
+                self._in_line = False
+                await self._hints.leave(self._post.worker_id)
+            await self._sleep(self._config.poll_s)
+            return
+        if await self._claim(room) >= min(room.budget, _BATCH):
+            return
+        # Came back short. In line first, then look once more: what is committed from now on wakes us.
+        while not self.draining and (room := self._desk.room()).width > 0:
+            self._hinted = False
+            free, worked = min(room.width, self._desk.threads), self._worked
+            self._worked = False
+            await self._hints.rest(
+                self._post.worker_id, queues=self._queues, types=self._types, free=free, worked=worked
+            )
+            self._rested, self._in_line = room.width, True
+            if await self._claim(room):
+                return
+            await self._until_worth_a_look()
+            if self._hinted:
+                return
+
+    async def _until_worth_a_look(self) -> None:
+        """A hint, a poll's time, or more room than we stood in line with."""
+        until_s = steady_s() + self._config.poll_s * (0.75 + 0.5 * random.random())
+        while not (self.draining or self._hinted) and (left_s := until_s - steady_s()) > 0:
+            await self._sleep(left_s)
+            if self._desk.room().width > self._rested:
+                return
+
+    async def _claim(self, room: Room) -> int:
+        """Ask once, or first the queue whose turn it is and then all; the number of threads that came."""
+        got = 0
+        if self._hinted:
+            self._claims.look_afresh()
+            self._hinted = False
+        if (queue := self._turns.next()) is not None:
+            got = await self._ask(room, [queue])
+            room = self._desk.room()
+        if self.draining or got >= _BATCH or room.budget <= 0 or room.width <= 0:
+            return got
+        return got + await self._ask(room, self._queues)
+
+    async def _ask(self, room: Room, queues: Sequence[str]) -> int:
+        ask = Ask(
+            self._post.worker_id, queues, self._types, room.width, room.busy, budget=room.budget, most=_BATCH
+        )  # fmt: skip
+        self._asking = True
+        try:
+            leases = await self._claims.claim(ask)
+        finally:
+            self._asking = False
+        self._slots.claimed_s = steady_s()
+        if self.draining:
+            self._settler.release(leases, Released())
+            return 0
+        if leases:
+            self._worked = True
+            self.fed_s = self._slots.claimed_s
+            jobs = self._jobs
+            self._desk.add(
+                [(lease, *(jobs[lease.type] if not lease.suspect else self._suspect(lease))) for lease in leases]
+            )
+            self.begin()
+        return sum(lease.threads for lease in leases)
+
+    def _suspect(self, lease: Lease) -> tuple[JobType, Kind]:
+        return self._post.types[lease.type], Kind.PROCESS
+
+    async def _leave(self) -> None:
+        with suppress(Unavailable, TimeoutError):  # the leader removes the rows of the dead
+            await asyncio.wait_for(self._hints.leave(self._post.worker_id), 1)
+
+    # What may go wrong. ---------------------------------------------------------------------------------------------
+
+    async def give_back_strays(self, older_than_s: float = _STRAY_S) -> None:
+        """Give back what we were handed without hearing of it: claims whose answer was lost. Younger ones may be on
+        their way here, unless it is the claim loop that asks."""
+        if older_than_s and self._asking:
+            return  # its answer may have been waiting for our loop for that long
+        held = {lease.job_id for lease in (*self._desk.held(), *self._settler.held())}
+        strays = await self._claims.give_back_strays(self._post.worker_id, held, older_than_s=older_than_s)
+        if strays:
+            _log.warning("gave back %d jobs whose claim was never answered", len(strays))
+
+    async def overlooks(self, waited_s: float) -> bool:
+        """Whether work has waited for that long that we have room for, and do not get."""
+        room = self._desk.room()
+        if self.draining or room.width <= 0:
+            return False
+        ask = Ask(self._post.worker_id, self._queues, self._types, room.width)
+        return await self._claims.overlooked(ask, waited_s=waited_s)
+
+    async def freshen(self) -> None:
+        """Begin anew with other connections and a full look."""
+        self._claims.look_afresh()
+        await self._claims.reconnect()
+        self.hint()
+
+
+def _tell(error: Exception, *, first: bool) -> None:
+    if isinstance(error, Unavailable):
+        _log.warning("claiming waits for the database: %s", error)
+    else:  # a fault of ours, or of who set the database up: where it happened once, what happened each time
+        _log.error("claiming fails, and is tried again: %s", error, exc_info=error if first else None)

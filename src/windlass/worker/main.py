@@ -1,0 +1,136 @@
+"""The program of a worker process: `python -m windlass.worker.main CONTROL_FD SLOTS_FD PARENT_PID`.
+
+Hears from its supervisor who it is, imports the app, says which types it knows, and once it is registered works until
+it is told to stop. One of the few places that wire (the others: cli, app.py, guard, child): here ends what user code
+may see of us, and begins what it runs in.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any, Final
+from uuid import UUID
+
+import uvloop
+
+from windlass import telemetry
+from windlass.bus.postgres import Listener, PostgresWaker
+from windlass.bus.waking import Waking
+from windlass.config import Config
+from windlass.errors import Misconfigured, Unavailable
+from windlass.store.protocol import broadcast_channel, channel
+from windlass.store.store import open_store
+from windlass.worker.claimer import Post
+from windlass.worker.control import Control, Message, config_heard
+from windlass.worker.isolation import Isolation
+from windlass.worker.loading import load_app
+from windlass.worker.processes import die_with, leave_signals_to_parent
+from windlass.worker.slots import Slots
+from windlass.worker.worker import Worker
+
+EXIT_REFUSED: Final = 2
+EXIT_FAULT: Final = 70
+_LINGER_S: Final = 2.0
+# How soon the loop gets its turn among threads that compute: the claims and settlements of all wait for it.
+_SWITCH_S: Final = 0.001
+_log: Final = logging.getLogger("windlass.worker.main")  # run as __main__
+
+
+def main() -> None:
+    control_fd, slots_fd, parent_pid = map(int, sys.argv[1:4])
+    die_with(parent_pid)
+    leave_signals_to_parent()
+    signal.set_wakeup_fd(-1)
+    sys.setswitchinterval(_SWITCH_S)
+    code = uvloop.run(serve(socket.socket(fileno=control_fd), Slots(slots_fd)))
+    _end_soon(code)
+    logging.shutdown()
+    sys.exit(code)
+
+
+async def serve(end: socket.socket, slots: Slots) -> int:
+    control = await Control.open(end)
+    start = await control.hear()
+    if start is None or start["say"] != "start":
+        return 1
+    config = config_heard(start["config"])
+    telemetry.configure(config.worker.log_level, config.worker.log_format, worker=start["name"])
+    try:
+        app = load_app(start["app"])
+    except Misconfigured as problem:
+        _log.error("%s", problem, exc_info=problem.__cause__)
+        control.say("refuse", problem=str(problem))
+        await asyncio.sleep(0)
+        return EXIT_REFUSED
+    # Again: an app may set logging up for itself when it is imported, and silence ours.
+    telemetry.configure(config.worker.log_level, config.worker.log_format, worker=start["name"])
+    if not app.types:
+        _log.warning("app %r declares no jobs: this worker finds none to run", start["app"])
+    control.say("hello", types=list(app.types))
+    return await _serve_app(app, start, config, slots, control)
+
+
+async def _serve_app(app: Any, start: Message, config: Config, slots: Slots, control: Control) -> int:
+    post = Post(UUID(start["worker_id"]), app.types, start["queues"])
+    async with AsyncExitStack() as stack:
+        # Two connections of its own to claim and settle with; what handlers ask for must not use them up.
+        own = replace(config.store, pool_min=2, pool_max=3)
+        store = await _opened(stack, own)
+        handlers = await _opened(stack, replace(config.store, pool_min=0))
+        finishers = await _opened(stack, replace(config.store, pool_min=0, pool_max=max(2, config.worker.threads)))
+        children = Isolation(start["app"], config, worker=start["name"])
+        if any(job.isolation == "process" for job in app.types.values()):
+            children.warm()
+        stack.push_async_callback(children.aclose)
+        waker = PostgresWaker(store.hints)
+        stack.push_async_callback(waker.aclose)
+        app.use(config.store)  # what handlers enqueue from loops of their own goes where their jobs came from
+        app.attach(Waking(handlers.intake, waker, handlers.hints), handlers.views)
+        if (go := await control.hear()) is None or go["say"] != "go":
+            return 0
+        worker = Worker(
+            post, config, slots=slots, control=control, claims=store.claims(), steps=handlers.claims(),
+            finishes=finishers.claims(), hints=store.hints, waker=waker, children=children,
+        )  # fmt: skip
+        children.progressed = worker.progressed
+        children.entrusted = lambda run, child: slots.set_child(run.slot, child)
+        names = [channel(post.worker_id), broadcast_channel(config.store.schema)]
+        listener = Listener(config.store, names, lambda _channel, _payload: worker.hint())
+        await stack.enter_async_context(listener)
+        try:
+            code = await worker.work()
+        except Exception:  # noqa: BLE001 - a fault of ours ends the process; its jobs are not to blame for it
+            _log.critical("this worker ends by a fault of Windlass", exc_info=True)
+            control.say("leave", problem="a fault of Windlass")
+            code = EXIT_FAULT
+        _end_soon(code)
+        return code
+
+
+async def _opened(stack: AsyncExitStack, config: Any) -> Any:
+    """The store; patient, because a database that restarts is no reason to give a worker up."""
+    pause_s = 0.1
+    while True:
+        try:
+            return await stack.enter_async_context(open_store(config))
+        except Unavailable as error:
+            _log.warning("waiting for the database: %s", error)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2.0, pause_s * 2)
+
+
+def _end_soon(code: int) -> None:
+    """Not at the mercy of threads that never end, nor of a database that does not answer; exit handlers may run."""
+    last = threading.Timer(_LINGER_S, os._exit, (code,))
+    last.daemon = True
+    last.start()
+
+
+if __name__ == "__main__":
+    main()

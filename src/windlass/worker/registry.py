@@ -1,0 +1,141 @@
+"""The types of jobs a program knows: each a handler with its defaults. Knows nothing of the store or of running.
+
+A worker looks a claimed job up here, by its type, and gets the function to call and the arguments to call it with.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple
+
+from windlass.errors import InvalidJob, Misconfigured
+from windlass.model import NewJob, RetryPolicy, TooWide, check_new_job, seconds
+from windlass.worker.signature import Signature
+
+Isolation = Literal["none", "process"]
+
+
+class Defaults(NamedTuple):
+    """What `@app.job(…)` says of every job of a type; a single job may say otherwise."""
+
+    queue: str = "default"
+    threads: int = 1
+    max_attempts: int = 3
+    timeout: float | timedelta = 3600.0
+    retry: RetryPolicy | None = None
+    isolation: Isolation = "none"
+    priority: int = 0
+    tags: Sequence[str] = ()
+    if_too_wide: TooWide = "narrow"
+
+
+class JobType:
+    """A named handler. Calling it calls the function: that is how it is tested."""
+
+    __name__: str
+
+    def __init__(self, fn: Callable[..., Any], name: str | None = None, defaults: Defaults | None = None) -> None:
+        defaults = defaults or Defaults()
+        self.name: str = getattr(fn, "__name__", "") if name is None else name
+        self.fn = fn
+        with _blamed(fn, self.name):
+            _refuse_what_is_no_function(fn)
+            self.is_async = inspect.iscoroutinefunction(fn)
+            self.signature = Signature(fn)
+            _refuse_the_other_context(self.signature.ctx_kind, is_async=self.is_async)
+            self.template = _template(self.name, defaults)
+        self.wants_ctx = self.signature.wants_ctx
+        self.queue = defaults.queue
+        self.threads = defaults.threads
+        self.max_attempts = defaults.max_attempts
+        self.timeout_s = self.template.timeout_s
+        self.retry = defaults.retry
+        self.isolation: Isolation = defaults.isolation
+        self.priority = defaults.priority
+        self.tags = self.template.tags
+        self.if_too_wide: TooWide = defaults.if_too_wide
+        self.arguments: Callable[[str], dict[str, Any]] = self.signature.arguments
+        functools.update_wrapper(self, fn, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<job type {self.name}>"
+
+
+class Registry(Mapping[str, JobType]):
+    """Job types by name."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, JobType] = {}
+
+    def add(self, job: JobType) -> None:
+        there = self._types.get(job.name)
+        if there is not None:
+            raise Misconfigured(
+                f"two jobs are named {job.name!r}: {_where(there.fn)} and {_where(job.fn)}; give one another name="
+            )
+        self._types[job.name] = job
+
+    def __getitem__(self, name: str) -> JobType:
+        return self._types[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._types)
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+
+def _template(name: str, defaults: Defaults) -> NewJob:
+    """A job of this type with nothing said: refused here if such a job could not be stored."""
+    if defaults.isolation not in {"none", "process"}:
+        raise InvalidJob("isolation", "must be none or process")
+    if not isinstance(defaults.tags, list | tuple):  # a single text would become its letters
+        raise InvalidJob("tags", "must be a tuple or list of texts")
+    job = NewJob(
+        type=name,
+        queue=defaults.queue,
+        priority=defaults.priority,
+        thread_demand=defaults.threads,
+        max_attempts=defaults.max_attempts,
+        timeout_s=seconds(defaults.timeout),
+        retry=defaults.retry,
+        tags=tuple(defaults.tags),
+        if_too_wide=defaults.if_too_wide,
+    )
+    check_new_job(job)
+    return job
+
+
+def _refuse_what_is_no_function(fn: Any) -> None:
+    if not (inspect.isfunction(fn) or inspect.ismethod(fn)):
+        raise Misconfigured("must be a function, made with def or async def")
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise Misconfigured("is a generator: nobody would take what it yields; return a value")
+
+
+def _refuse_the_other_context(kind: str | None, *, is_async: bool) -> None:
+    """What it would call on the context is not there, or is never awaited; it would be told in every job."""
+    if kind is not None and (kind == "AsyncContext") != is_async:
+        right, wrong = ("async def", "AsyncContext") if is_async else ("def", "Context")
+        raise Misconfigured(f"the context of {right} is {wrong}, not {kind}")
+
+
+class _blamed:  # noqa: N801, reads as a clause: with _blamed(fn, name)
+    """Whatever is wrong with a declaration, with the function it is about."""
+
+    def __init__(self, fn: Any, name: str) -> None:
+        self._about = f"job {name!r} ({_where(fn)})"
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, InvalidJob | Misconfigured):
+            raise Misconfigured(f"{self._about}: {error}") from None
+
+
+def _where(fn: Any) -> str:
+    return f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', type(fn).__name__)}"

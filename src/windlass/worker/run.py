@@ -1,0 +1,150 @@
+"""One attempt under way, how it is told to stop, and what its end means.
+
+Shared by every way of running a handler: lanes of the worker (lanes.py) and processes of their own (isolation.py).
+"""
+
+import ctypes
+import traceback
+from enum import Enum
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from windlass.clock import steady_s
+from windlass.errors import Cancel, Fail, InvalidPayload, Retry, Snooze
+from windlass.lifecycle import Cancelled, Completed, Failed, Outcome, Released, Snoozed, TimedOut
+from windlass.model import Error, Lease
+
+if TYPE_CHECKING:
+    from windlass.worker.registry import JobType
+
+
+class Stop(Enum):
+    """Why a handler is told to stop."""
+
+    TIMEOUT = "timeout"
+    CANCEL = "cancel"
+    SHUTDOWN = "shutdown"
+    LOST = "lost"  # its lease is somebody else's, or nobody's: a crash of the database forgot the claim
+
+
+class Stopped(BaseException):
+    """Thrown into a handler that must stop. Not an Exception: a handler's own `except Exception` must not eat it."""
+
+
+def throw(thread_id: int, kind: type[BaseException] | None) -> None:
+    """Have the interpreter raise `kind` in that thread at its next step; None takes back what has not struck yet."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread_id), None if kind is None else ctypes.py_object(kind)
+    )
+
+
+class LogSink(Protocol):
+    """Keeps the log of one attempt."""
+
+    def text(self) -> str | None: ...
+
+
+class Lane(Protocol):
+    """Where a handler runs."""
+
+    def throw(self, run: "Run") -> None:
+        """Throw an exception into the handler of this run, and into no other."""
+
+
+class Run:
+    """One attempt under way. `stop` is why it was told to stop, if it was; `settled`: it finished in a transaction."""
+
+    # On the class, because one is made for every job and most are never told to stop: five stores instead of thirteen.
+    stop: Stop | None = None
+    stop_s = 0.0
+    thrown_s = 0.0
+    stuck = False
+    settled = False
+    finishing = False  # its handler finishes it in a transaction: its row may go before it ends
+    log: LogSink | None = None
+    progress: tuple[float, str | None] | None = None
+    lane: Lane | None = None
+
+    def __init__(self, lease: Lease, job: "JobType", began_s: float, slot: int) -> None:
+        self.lease = lease
+        self.job = job
+        self.began_s = began_s
+        self.deadline_s = began_s + lease.timeout_s
+        self.slot = slot
+
+    @property
+    def isolated(self) -> bool:
+        return self.lease.suspect or self.job.isolation == "process"
+
+    def tell_to_stop(self, why: Stop) -> None:
+        """The first reason stands, but a cancel overrules a shutdown: it would come back only to be cancelled."""
+        if self.stop is None or (self.stop is Stop.SHUTDOWN and why is not Stop.SHUTDOWN):
+            self.stop = why
+            self.stop_s = self.stop_s or steady_s()
+
+
+def completed(result: object) -> Completed:
+    """What it means that a handler returned. A coroutine is work that was never done: nobody awaited it."""
+    if isinstance(result, CoroutineType):
+        result.close()
+        raise TypeError(
+            "returned a coroutine that nobody awaits: is an async function hidden behind a plain decorator?"
+        )
+    return Completed(result)
+
+
+def outcome_of(error: BaseException, run: Run) -> Outcome:
+    """What it means that a handler ended with this error. Whatever the error does, there is an answer: without one the
+    run would never end."""
+    try:
+        return _outcome_of(error, run)
+    except Exception as problem:  # noqa: BLE001 - an error whose own code fails
+        return Failed(Error(type(error).__name__, f"it cannot be described: {type(problem).__name__}"))
+
+
+def _outcome_of(error: BaseException, run: Run) -> Outcome:
+    match error:
+        case Retry(delay_s=delay_s):
+            return Failed(_described(error, "Retry"), delay_s=delay_s)
+        case Snooze(delay_s=delay_s):
+            return Snoozed(delay_s)
+        case Cancel():
+            return Cancelled(_text(error))
+        case Fail() | InvalidPayload():
+            return Failed(_described(error), final=True)
+    # What a shutdown makes a handler raise is no failure of its job; what a timeout does is one either way.
+    if run.stop in {Stop.SHUTDOWN, Stop.LOST} or (run.stop is not None and not isinstance(error, Exception)):
+        return stopped(run)
+    return Failed(_described(error))
+
+
+def stopped(run: Run) -> Outcome:
+    """What it means that a handler heeded its request to stop."""
+    match run.stop:
+        case Stop.TIMEOUT:
+            return TimedOut(steady_s() - run.began_s)
+        case Stop.CANCEL:
+            return Cancelled("cancelled on request")
+        case _:
+            return Released()
+
+
+def _described(error: BaseException, name: str | None = None) -> Error:
+    # The first entries of the traceback are ours: the handler's own frames are what its author looks for.
+    frames = traceback.extract_tb(error.__traceback__)
+    while frames and "/windlass/worker/" in frames[0].filename.replace("\\", "/"):
+        del frames[0]
+    lines = traceback.format_list(frames) + traceback.format_exception_only(error)
+    return Error(name or qualified(error), _text(error), "".join(lines))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as problem:  # noqa: BLE001 - a class of the handler's: its text must not cost the outcome
+        return f"its text cannot be made: {qualified(problem)}"
+
+
+def qualified(error: Any) -> str:
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

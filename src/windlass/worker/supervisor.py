@@ -1,0 +1,290 @@
+"""The supervisor: the parent of the workers on a host. It never runs user code, so nothing a handler does can stop it.
+
+It keeps `processes` workers running, each from its start to its burial (one after the other in the same place):
+
+    start ─▶ hello ─▶ registered ─▶ go ─▶ … ─▶ end ─▶ jobs settled ─▶ buried
+                                                └▶ the next one starts, without waiting for that
+
+renews their leases (oversight.py), has a guard that outlives it (guarded.py), and runs the leader's loop, which it
+is given. A signal drains, a second gives running jobs back, a third ends at once. What a dead worker held is never
+forgotten while this process lives; after that it is the guard's, and after that the leader's.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any, Final
+from uuid import UUID
+
+from windlass.bus.protocol import Waker
+from windlass.clock import steady_s
+from windlass.errors import Unavailable, WindlassError
+from windlass.model import NewWorker
+from windlass.redaction import redact
+from windlass.store.protocol import Claims, Upkeep
+from windlass.worker.aftermath import End, see_off
+from windlass.worker.berth import Berth, Crew
+from windlass.worker.guarded import Guarded
+from windlass.worker.loops import BackOff, again, cancelled, done, every, first
+from windlass.worker.oversight import Oversight
+from windlass.worker.processes import reap_orphans
+from windlass.worker.signals import Signals
+
+_SCAN_S: Final = 0.1
+_CANCELS_S: Final = 1.0
+_ORPHANS_S: Final = 1.0
+_PATIENCE_S: Final = (0.1, 2.0)
+_RELEASE_S: Final = 2.0
+_SUSPECTED_S: Final = 1.0
+REFUSED: Final = 2
+_log: Final = logging.getLogger(__name__)
+
+# Given a function to call when this supervisor should look for cancel requests now.
+Listen = Callable[[Callable[[], None]], AbstractAsyncContextManager[Any]]
+Lead = Callable[[], Awaitable[None]]
+
+
+async def supervise(
+    crew: Crew,
+    upkeep: Upkeep,
+    claims: Claims,
+    waker: Waker,
+    signals: Signals,
+    *,
+    listen: Listen | None = None,
+    lead: Lead | None = None,
+) -> int:
+    """Run workers until a signal; returns the exit code."""
+    supervisor = Supervisor(crew, upkeep, claims, waker, signals)
+    async with AsyncExitStack() as stack:
+        if listen is not None:
+            await stack.enter_async_context(listen(supervisor.look_for_cancels))
+        return await supervisor.run(lead)
+
+
+class Supervisor:
+    def __init__(self, crew: Crew, upkeep: Upkeep, claims: Claims, waker: Waker, signals: Signals) -> None:
+        self._crew = crew
+        self._upkeep = upkeep
+        self._claims = claims
+        self._waker = waker
+        self._signals = signals
+        self._berths: dict[UUID, Berth] = {}
+        self._oversight = Oversight(crew, upkeep, self._berths)
+        self._guarded = Guarded(crew.config)
+        self._ever_started = False
+        self._refused: str | None = None
+        self._partings: set[asyncio.Task[None]] = set()
+        self._cancels = asyncio.Event()
+
+    def look_for_cancels(self) -> None:
+        self._cancels.set()
+
+    async def run(self, lead: Lead | None) -> int:
+        config = self._crew.config
+        heartbeat_s = config.lease.heartbeat_s
+        loops = [
+            every(heartbeat_s, self._oversight.renew, "renewing leases", again_s=min(heartbeat_s / 5, 0.5)),
+            every(heartbeat_s, self._oversight.recycle, "looking for workers that have grown"),
+            every(0.02, self._pass_cancels_on, "looking for cancel requests", again_s=_CANCELS_S),
+            every(_SCAN_S, self._enforce, "enforcing deadlines"),
+            again(self._guarded.keep, "keeping a guard"),
+        ]
+        if os.getpid() == 1:
+            loops.append(every(_ORPHANS_S, self._reap_orphans, "reaping orphans"))
+        tasks = [asyncio.create_task(loop) for loop in loops]
+        leading = asyncio.create_task(again(lead, "the leader's loop")) if lead is not None else None
+        places = [asyncio.create_task(self._keep(n)) for n in range(1, config.worker.processes + 1)]
+        try:
+            await self._until_stopped(places)
+            if leading is not None:
+                leading.cancel()  # another may lead while we drain
+            await self._shut_down(places)
+            _raise_faults(places)
+            await cancelled(*tasks)
+            if not self._partings:  # else the guard goes on with them
+                await self._guarded.dismiss()
+        finally:
+            # With an error on its way up: the process ends, its workers with it, and the guard does the rest.
+            await cancelled(leading, *tasks, *places)
+        return REFUSED if self._refused is not None else int(bool(self._partings))
+
+    # One place after the other filled again. ------------------------------------------------------------------------
+
+    async def _keep(self, n: int) -> None:
+        """Have a worker in this place until the shutdown."""
+        back_off = BackOff()
+        while not self._signals.stage:
+            back_off.began()
+            berth = await self._life(n)
+            if berth is not None and not berth.replace:
+                return
+            if berth is not None and berth.refused is not None:
+                if not self._ever_started:
+                    self._refuse(berth.refused)
+                    return
+                _log.error("%s cannot run: %s", berth.name, berth.refused)
+            pause_s = _pause_s(berth, back_off.ended())
+            if pause_s and not self._signals.stage:
+                _log.warning("place %d: the next worker follows in %.1f s", n, pause_s)
+            await first(self._signals.reached(1), timeout_s=pause_s)
+
+    def _refuse(self, problem: str) -> None:
+        """No worker ever ran, and none will: say why, once, and end."""
+        if self._refused is None:
+            self._refused = problem
+            sys.stderr.write(f"windlass: {redact(problem)}\n")
+            self._signals.raise_to(1)
+
+    async def _life(self, n: int) -> Berth | None:
+        """One worker process from start to end; None: it could not be started. Its jobs are settled by another task."""
+        try:
+            berth = await Berth.open(self._crew, n)
+        except OSError as error:  # no process, descriptor or memory left
+            _log.error("place %d: no worker could be started: %s", n, error)
+            return None
+        self._berths[berth.id] = berth
+        self._guarded.here(berth.id, berth.child, berth.slots)
+        if self._signals.stage:  # it came while this one was started, which the drain knows nothing of
+            berth.kill("it has not begun, and is not needed any more")
+        admission = asyncio.create_task(self._admit(berth))
+        try:
+            end = await berth.ended()
+        finally:
+            del self._berths[berth.id]
+            await cancelled(admission)
+        parting = asyncio.create_task(self._part(berth, end))
+        self._partings.add(parting)
+        parting.add_done_callback(self._partings.discard)
+        return berth
+
+    async def _admit(self, berth: Berth) -> None:
+        """Wait for its app, register it, and let it claim."""
+        start_s = self._crew.config.worker.start_s
+        try:
+            async with asyncio.timeout(start_s):  # not wait_for, which in Python 3.11 forgets some cancellations
+                await berth.hello.wait()
+        except TimeoutError:
+            berth.kill(f"it has not started within {start_s:g} s")
+            return
+        self._ever_started = True
+        try:
+            before_s = await self._register(berth)
+        except WindlassError as error:
+            berth.refused = str(error)
+            berth.kill(f"it cannot be registered: {error}")
+            return
+        if self._signals.stage:
+            berth.kill("the supervisor is about to end")
+            return
+        berth.lend(before_s + self._crew.config.lease.lease_ttl_s)
+        berth.go()
+        _log.info("%s is ready: %d types, %d threads", berth.name, len(berth.types), self._crew.config.worker.threads)
+
+    async def _register(self, berth: Berth) -> float:
+        """Returns when the request was made, from which its lease counts."""
+        config = self._crew.config
+        worker = NewWorker(
+            berth.id, berth.name, config.worker.threads, list(self._crew.queues), berth.types, self._crew.supervisor_id
+        )
+        berth.known = True  # whether or not the answer comes
+        pause_s = _PATIENCE_S[0]
+        while True:
+            before_s = steady_s()
+            try:
+                async with asyncio.timeout(config.lease.lease_ttl_s / 3):
+                    await self._upkeep.register(worker, lease_ttl_s=config.lease.lease_ttl_s)
+                    return before_s
+            except (Unavailable, TimeoutError) as error:
+                if pause_s == _PATIENCE_S[0]:  # once
+                    _log.warning("%s waits for the database: %s", berth.name, str(error) or "it does not answer")
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, _PATIENCE_S[1])
+
+    async def _part(self, berth: Berth, end: End) -> None:
+        if berth.known:
+            await see_off([end], self._upkeep, self._claims, self._waker)
+        self._guarded.gone(berth.id)
+
+    # What is done all the time. -------------------------------------------------------------------------------------
+
+    async def _pass_cancels_on(self) -> None:
+        await first(self._cancels.wait(), timeout_s=_CANCELS_S)
+        self._cancels.clear()
+        await self._oversight.pass_cancels_on()
+
+    async def _enforce(self) -> None:
+        self._oversight.enforce()
+
+    async def _reap_orphans(self) -> None:
+        ours = {berth.child.pid for berth in self._berths.values()}
+        ours |= {self._guarded.pid} if self._guarded.pid is not None else set()
+        reap_orphans(ours)
+
+    # The end. -------------------------------------------------------------------------------------------------------
+
+    async def _until_stopped(self, places: list[asyncio.Task[None]]) -> None:
+        await first(self._signals.reached(1), done(places))
+        _raise_faults(places)
+
+    async def _shut_down(self, places: list[asyncio.Task[None]]) -> None:
+        config = self._crew.config
+        living = list(self._berths.values())
+        if living and self._refused is None:
+            _log.info("draining: %d workers finish what they run, for up to %g s", len(living), config.worker.drain_s)
+        self._drain(living)
+        marking = asyncio.create_task(self._mark_draining([berth.id for berth in living if berth.known]))
+        await first(done(places), self._signals.reached(2), timeout_s=config.worker.drain_s)
+        if left := list(self._berths.values()):
+            _log.warning("releasing: %d workers give back what they run", len(left))
+            for berth in left:
+                berth.release()
+            await first(done(places), timeout_s=_RELEASE_S)
+        for berth in list(self._berths.values()):
+            berth.kill("it has not ended in time")
+        await first(done(places))
+        await cancelled(marking)
+        await self._last_partings()
+
+    def _drain(self, living: list[Berth]) -> None:
+        for berth in living:
+            if berth.lease_until_s is None:
+                berth.kill("it has not begun, and is not needed any more")
+            else:
+                berth.drain(replace=False)
+
+    async def _mark_draining(self, ids: list[UUID]) -> None:
+        """So that nothing is planned for them. They drain without it."""
+        try:
+            await self._upkeep.drain(ids)
+        except WindlassError as error:
+            _log.warning("the database does not know that %d workers drain: %s", len(ids), error)
+
+    async def _last_partings(self) -> None:
+        """Wait until the jobs of the last workers are settled, while that is of use: then their leases have ended."""
+        if self._partings:
+            await asyncio.wait(self._partings, timeout=self._crew.config.lease.lease_ttl_s)
+        if self._partings:
+            _log.error("the jobs of %d workers could not be settled; the guard tries on", len(self._partings))
+            return
+        _log.info("stopped")
+
+
+def _pause_s(berth: Berth | None, back_off_s: float) -> float:
+    """Back-off is for workers that cannot live, not for those whose jobs cannot."""
+    if berth is None or berth.lease_until_s is None:
+        return back_off_s
+    if berth.killed:
+        return 0.0
+    # What was under way when it crashed is a suspect now, and will not do that to a worker again.
+    return min(back_off_s, _SUSPECTED_S) if berth.had_begun else back_off_s
+
+
+def _raise_faults(places: list[asyncio.Task[None]]) -> None:
+    """A fault of ours ends the supervisor, loudly; the guard gives its jobs back."""
+    for place in places:
+        if place.done():
+            place.result()

@@ -1,0 +1,154 @@
+"""Whole nodes, killed and frozen: every job is started again in time, finishes once, and burns nothing."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from uuid import UUID
+
+import psutil
+import pytest
+
+from tests.eventually import aeventually
+from tests.faults.ledger import Entry, starts
+from tests.faults.node import Node, node
+from windlass.clock import steady_s
+from windlass.model import Job, NewJob, Status
+from windlass.store.store import Store
+
+Nodes = Callable[..., Node]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    return tmp_path / "ledger"
+
+
+async def test_jobs_of_a_killed_worker_start_again_within_a_second(url: str, store: Store, ledger: Path) -> None:
+    with node(url, ledger, processes=2, threads=4) as here:
+        here.ready(2)
+        ids = await _running(store, ledger, 6)
+        victim = here.workers[0]
+        lost = await _kill(ledger, [victim])
+        assert lost
+        assert max(await _restarts(ledger, lost)) < _slack(1.0)
+        await _all_finish(store, ids)
+    assert not await _burned(store, ids)
+
+
+async def test_jobs_of_a_killed_supervisor_start_again_within_two_seconds(url: str, store: Store, ledger: Path) -> None:
+    with ExitStack() as stack:
+        doomed = stack.enter_context(node(url, ledger, threads=4))
+        doomed.ready()
+        ids = await _running(store, ledger, 4, seconds=5)
+        other = stack.enter_context(node(url, ledger, threads=4))
+        other.ready()
+        lost = await _kill(ledger, [psutil.Process(doomed.pid)], doomed.workers)
+        assert lost == set(ids)
+        assert max(await _restarts(ledger, lost)) < _slack(2.0)
+        await _all_finish(store, ids)
+    assert not await _burned(store, ids)
+
+
+async def test_jobs_of_a_dead_machine_start_again_within_the_lease_and_a_second(
+    url: str, store: Store, ledger: Path
+) -> None:
+    with ExitStack() as stack:
+        lease = {"lease_ttl_s": 3, "heartbeat_s": 0.5}
+        # The other leads: it was there first, and has been for longer than a lease.
+        other = stack.enter_context(node(url, ledger, threads=8, **lease))
+        other.ready()
+        doomed = stack.enter_context(node(url, ledger, threads=4, **lease))
+        doomed.ready()
+        ids = await _running(store, ledger, 10)
+        guards = doomed.guards
+        lost = await _kill(ledger, [*guards, psutil.Process(doomed.pid)], doomed.workers)
+        assert lost
+        assert max(await _restarts(ledger, lost, timeout_s=15)) < 3 + _slack(1.0)
+        await _all_finish(store, ids)
+    assert not await _burned(store, ids)
+
+
+async def test_what_a_frozen_node_writes_after_its_lease_is_refused(url: str, store: Store, ledger: Path) -> None:
+    with ExitStack() as stack:
+        lease = {"lease_ttl_s": 3, "heartbeat_s": 0.5}
+        other = stack.enter_context(node(url, ledger, threads=8, **lease))
+        other.ready()
+        frozen = stack.enter_context(node(url, ledger, threads=4, **lease))
+        frozen.ready()
+        ids = await _running(store, ledger, 10, seconds=6)
+        pids = {one.pid for one in frozen.workers}
+        lost = {entry.job_id for entry in starts(ledger) if entry.pid in pids}
+        assert lost
+        since_s = steady_s()
+        stopped = frozen.freeze()
+        await _restarts(ledger, lost, since_s=since_s, timeout_s=15)
+        for one in stopped:
+            with suppress(psutil.NoSuchProcess):  # its supervisor, thawed before it, has ended it
+                one.resume()
+        jobs = await _all_finish(store, ids)
+        for job in jobs:
+            by_token = {str(e.token): e for e in starts(ledger) if e.job_id == job.id}
+            # The result is the token of the attempt that wrote it: of a lost job, not the frozen one's.
+            assert job.result is not None
+            assert by_token[job.result.strip('"')].pid not in (pids if job.id in lost else set())
+    assert not await _burned(store, ids)
+
+
+# What they share. -------------------------------------------------------------------------------------------------------
+
+
+def _slack(seconds: float) -> float:
+    """The promise is for a machine with a free core; where processes wait for one, they wait longer."""
+    return seconds + (2.0 if psutil.getloadavg()[0] > (psutil.cpu_count() or 1) else 0.0)
+
+
+async def _running(store: Store, ledger: Path, count: int, seconds: float = 2.5) -> list[UUID]:
+    """Enqueue, and wait until all have begun."""
+    made = await store.intake.enqueue([NewJob("work", {"seconds": seconds})] * count)
+    await store.hints.call_all()
+
+    async def begun() -> bool:
+        return len({entry.job_id for entry in starts(ledger)}) >= count
+
+    await aeventually(begun, 20)
+    return [one.id for one in made]
+
+
+async def _kill(ledger: Path, victims: Iterable[psutil.Process], workers: Iterable[psutil.Process] = ()) -> set[UUID]:
+    """Kill them; returns the jobs that were under way in the victims or in these workers."""
+    victims = list(victims)
+    pids = {one.pid for one in (*victims, *workers)}
+    for one in victims:
+        one.kill()
+    return {entry.job_id for entry in starts(ledger) if entry.pid in pids}
+
+
+async def _restarts(
+    ledger: Path, lost: set[UUID], *, since_s: float | None = None, timeout_s: float = 10
+) -> list[float]:
+    """How long after now each of these jobs was started again."""
+    now_s = steady_s() if since_s is None else since_s
+    first: dict[UUID, Entry] = {}
+
+    async def again() -> bool:
+        for entry in starts(ledger):
+            if entry.job_id in lost and entry.at_s > now_s:
+                first.setdefault(entry.job_id, entry)
+        return set(first) == lost
+
+    await aeventually(again, timeout_s)
+    return [entry.at_s - now_s for entry in first.values()]
+
+
+async def _all_finish(store: Store, ids: list[UUID]) -> list[Job]:
+    async def finished() -> bool:
+        return all([(await store.views.job(job_id)).status is Status.COMPLETED for job_id in ids])
+
+    await aeventually(finished, 40)
+    return [await store.views.job(job_id) for job_id in ids]
+
+
+async def _burned(store: Store, ids: list[UUID]) -> list[Job]:
+    jobs = await asyncio.gather(*(store.views.job(job_id) for job_id in ids))
+    return [job for job in jobs if job.failures]

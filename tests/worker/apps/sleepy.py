@@ -1,0 +1,5 @@
+"""An app that takes for ever to import."""
+
+import time
+
+time.sleep(1e6)

@@ -1,0 +1,53 @@
+"""The verdict over each job of a dead worker: by what its slots say, and by who ended it."""
+
+from uuid import UUID, uuid4
+
+import pytest
+
+from tests.unit.values import lease as make_lease
+from windlass.lifecycle import Cancelled, Lost, Outcome, TimedOut
+from windlass.worker.aftermath import Culprit, End, verdict
+from windlass.worker.run import Stop
+from windlass.worker.slots import Begun, State
+
+JOB = UUID("0199c0de-0000-7000-8000-00000000cafe")
+ASKED = Cancelled("cancelled on request")
+
+
+def entry(state: State = State.BEGUN, job_id: UUID = JOB, attempt: int = 1) -> Begun:
+    return Begun(0, job_id, attempt, 10.0, 70.0, state)
+
+
+def blamed(why: Stop, job_id: UUID = JOB) -> Culprit:
+    return Culprit(job_id, 1, why)
+
+
+@pytest.mark.parametrize(
+    ("begun", "crashed", "culprit", "expected"),
+    [
+        ([entry()], True, None, Lost(crashed=True, begun=True)),
+        ([entry()], False, None, Lost(crashed=False, begun=True)),
+        ([], True, None, Lost(crashed=True, begun=False)),
+        ([entry(attempt=2)], True, None, Lost(crashed=True, begun=False)),
+        ([entry(job_id=uuid4())], True, None, Lost(crashed=True, begun=False)),
+        ([entry(State.ISOLATED)], True, None, Lost(crashed=True, begun=False)),
+        ([entry(State.STUCK_BY_TIMEOUT)], False, None, TimedOut(20.0)),
+        ([entry(State.STUCK_BY_TIMEOUT)], True, None, TimedOut(20.0)),
+        ([entry(State.STUCK_BY_CANCEL)], False, None, ASKED),
+        ([entry()], False, blamed(Stop.TIMEOUT), TimedOut(20.0)),
+        ([entry()], False, blamed(Stop.CANCEL), ASKED),
+        ([entry(State.ISOLATED)], False, blamed(Stop.TIMEOUT), TimedOut(20.0)),
+        ([entry()], False, blamed(Stop.TIMEOUT, uuid4()), Lost(crashed=False, begun=True)),
+    ],
+)
+def test_each_job_gets_what_it_did(
+    begun: list[Begun], crashed: bool, culprit: Culprit | None, expected: Outcome
+) -> None:
+    held = make_lease(job_id=JOB, attempt=1)
+    assert verdict(held, End(held.worker_id, crashed, begun, culprit), now_s=30.0) == expected
+
+
+def test_a_job_whose_row_is_out_of_sight_goes_back() -> None:
+    held = make_lease(job_id=JOB, attempt=1, max_attempts=None)
+    end = End(held.worker_id, crashed=False, begun=[entry(State.STUCK_BY_TIMEOUT)])
+    assert verdict(held, end, now_s=30.0) == Lost(crashed=False, begun=True)
