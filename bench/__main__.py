@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import uvloop
 
-from bench import cases
+from bench import cases, workers
 from bench.cases import Result
 from windlass.embedded.postgres import EmbeddedPostgres
 
@@ -36,25 +36,31 @@ def main() -> None:
 
 async def run(server_url: str, options: argparse.Namespace) -> list[Result]:
     share, rounds = (10, 1) if options.quick else (1, options.rounds)
-    planned: dict[str, Callable[[], Awaitable[Result]]] = {
+    planned: dict[str, Callable[[], Awaitable[Result | list[Result]]]] = {
         "drain": lambda: cases.drain(server_url, 60_000 // share, rounds),
         "bulk": lambda: cases.bulk(server_url, 60_000 // share, rounds),
         "single": lambda: cases.single(server_url, 3_000 // share, rounds),
         "wide": lambda: cases.wide_head(server_url, 100_000 // share),
         "snapshot": lambda: cases.snapshot(server_url, 100_000 // share, rounds),
+        "worker-drain": lambda: workers.drain(server_url, 200_000 // share, rounds),
+        "worker-two": lambda: workers.two(server_url, 200_000 // share, rounds),
+        "worker-plain": lambda: workers.plain(server_url, 100_000 // share, rounds),
+        "worker-latency": lambda: workers.latency(server_url, 500 // share),
+        "worker-idle": lambda: workers.idle(server_url, 20 / share),
         "growth": lambda: cases.growth(server_url, 60_000 // share, 5_000_000 // share, rounds),
     }
     print(f"{'case':<52} {'ours':>10} {'theirs':>10} {'':<7} {'ratio':>6}  target")
     results = []
     for name, measure in planned.items():
         if options.only in name:
-            result = await measure()
-            results.append(result)
-            print(
-                f"{result.case:<52} {result.ours:>10,.2f} {result.theirs:>10,.2f} {result.unit:<7} {result.ratio:>6.2f}"
-                f"  {result.target} {'' if result.met else 'NOT MET'}",
-                flush=True,
-            )
+            measured = await measure()
+            for result in measured if isinstance(measured, list) else [measured]:
+                results.append(result)
+                print(
+                    f"{result.case:<52} {result.ours:>10,.2f} {result.theirs:>10,.2f} {result.unit:<7} "
+                    f"{result.ratio:>6.2f}  {result.target} {'' if result.met else 'NOT MET'}",
+                    flush=True,
+                )
     return results
 
 
