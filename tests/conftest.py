@@ -4,10 +4,12 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import asyncpg
 import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.factory import Rig
 from windlass.config import StoreConfig
@@ -22,12 +24,17 @@ _TEMPLATE = "windlass_template"
 _TOGETHER = {"contract", "plans"}
 
 
-@pytest.hookimpl(tryfirst=True)  # before groups are read off the markers
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files are shared out among the processes of a run (`-n`), never torn apart."""
-    for item in items:
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        item.add_marker(pytest.mark.xdist_group(folder if folder in _TOGETHER else str(item.path)))
+class Together(LoadScopeScheduling):  # type: ignore[misc]
+    """Shares files out among the processes of a run (`-n`), and some folders whole."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        folder = file.split("/")[1]
+        return folder if folder in _TOGETHER else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
+    return Together(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
