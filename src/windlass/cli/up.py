@@ -36,7 +36,9 @@ def up(data_dir: DataDir = None, ephemeral: Ephemeral = False, once: Once = Fals
     Examples: windlass up · windlass up --ephemeral --once · WINDLASS_DATABASE_URL=postgresql://… windlass up
     """
     # TERM ends the block below like Ctrl-C, so that the database is stopped and not merely orphaned.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # So does INT where whoever started us ignores it, as scripts do for what they run in the background.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     try:
         with database(settings(), data_dir, ephemeral=ephemeral) as (config, server):
             report = run(prepare(config)) | {"data_dir": None if server is None else str(server.data_dir)}
