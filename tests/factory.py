@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
+from tests.eventually import aeventually
 from windlass.lifecycle import Completed, Failed, Outcome, settle
-from windlass.model import Error, Lease, NewJob, NewWorker, Status
+from windlass.model import Error, Job, Lease, NewJob, NewWorker, Status
 from windlass.store.claims import Claims
 from windlass.store.postgres import Postgres
 from windlass.store.protocol import Ask, Receipt
@@ -49,6 +50,18 @@ class OnConnection:
         return await self._postgres.fetch(name, *args, connection=self._connection)
 
     pinned = fetch
+
+
+async def reached(store: Store, job_id: UUID, *statuses: Status, timeout_s: float = 10) -> Job:
+    """The job, once it is in one of these states."""
+
+    async def there() -> Job | None:
+        job = await store.views.job(job_id)
+        return job if job.status in statuses else None
+
+    job = await aeventually(there, timeout_s)
+    assert job is not None
+    return job
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,11 @@ class Lease(NamedTuple):
     trace: str | None
     waited_s: float
 
+    @property
+    def claim(self) -> tuple[UUID, UUID]:
+        """This claim of this job, and no other: the job and the token."""
+        return self.job_id, self.token
+
 
 @dataclass(frozen=True, slots=True)
 class NewWorker:

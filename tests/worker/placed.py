@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
-from tests.eventually import aeventually
+from tests.factory import reached
 from windlass.bus.postgres import Listener
 from windlass.bus.protocol import NoWaker
 from windlass.clock import steady_s
@@ -55,13 +55,7 @@ class Placed:
         return job.id
 
     async def reaches(self, job_id: UUID, *statuses: Status, timeout_s: float = 10) -> Job:
-        async def there() -> Job | None:
-            job = await self.store.views.job(job_id)
-            return job if job.status in statuses else None
-
-        job = await aeventually(there, timeout_s)
-        assert job is not None
-        return job
+        return await reached(self.store, job_id, *statuses, timeout_s=timeout_s)
 
     async def run(self, type_: str, payload: Any = None, **fields: Any) -> Job:
         """Enqueue one and wait for its end."""

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import psutil
 
 from tests.eventually import aeventually
+from tests.factory import reached
 from windlass.bus.postgres import Listener, PostgresWaker
 from windlass.config import Config, LeaseConfig, StoreConfig, WorkerConfig
 from windlass.model import Job, NewJob, Status, Worker
@@ -75,13 +76,7 @@ class Supervised:
         return made.id
 
     async def until(self, job_id: UUID, *statuses: Status, timeout_s: float = 30) -> Job:
-        async def there() -> Job | None:
-            job = await self.store.views.job(job_id)
-            return job if job.status in statuses else None
-
-        job = await aeventually(there, timeout_s)
-        assert job is not None
-        return job
+        return await reached(self.store, job_id, *statuses, timeout_s=timeout_s)
 
 
 async def begun(file: Path, lines: int = 1) -> list[str]:

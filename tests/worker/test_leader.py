@@ -12,12 +12,12 @@ import pytest
 
 from tests.eventually import aeventually
 from tests.factory import Rig
-from windlass.bus.protocol import NoWaker, Want
+from windlass.bus.protocol import NoWaker
 from windlass.config import LeaseConfig, PlacementConfig
 from windlass.errors import Unavailable
 from windlass.leader.loop import Leader
 from windlass.leader.term import Term
-from windlass.model import Status
+from windlass.model import Status, Want
 from windlass.placement import Reservation
 from windlass.store.protocol import LostLease
 from windlass.store.store import Store

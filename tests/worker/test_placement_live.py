@@ -17,7 +17,7 @@ from windlass.bus.protocol import NoWaker
 from windlass.bus.waking import Waking
 from windlass.clock import steady_s
 from windlass.config import LeaseConfig, PlacementConfig, StoreConfig, WorkerConfig
-from windlass.leader.loop import lead
+from windlass.leader.loop import Leader
 from windlass.model import NewJob, Status
 from windlass.store.store import Store
 from windlass.worker.context import AsyncContext
@@ -73,9 +73,9 @@ async def stage(config: StoreConfig, store: Store, placement: PlacementConfig = 
         for _ in range(2):
             at_once = placed(config, types_of(narrow, wide), threads=8, worker=WorkerConfig(poll_s=0.2))
             made.workers.append(await stack.enter_async_context(at_once))
-        leading = lead(
+        leading = Leader(
             store.upkeep, store.claims(), NoWaker(), holder=uuid4(), lease=LeaseConfig(), placement=placement
-        )
+        ).run()
         tasks = [asyncio.create_task(each) for each in (leading, made.feed())]
         stack.callback(lambda: [task.cancel() for task in tasks])
 

@@ -17,7 +17,7 @@ from tests.worker.placed import Placed, placed, types_of
 from windlass.bus.postgres import PostgresWaker
 from windlass.clock import steady_s
 from windlass.config import LeaseConfig, PlacementConfig, StoreConfig
-from windlass.leader.loop import lead
+from windlass.leader.loop import Leader
 from windlass.lifecycle import Failed, settle
 from windlass.model import Error, NewJob, RetryPolicy, Status
 from windlass.store.store import Store
@@ -119,10 +119,10 @@ async def _leading(worker: Placed) -> AsyncIterator[None]:
     store = worker.store
     waker = PostgresWaker(store.hints)
     leading = asyncio.create_task(
-        lead(
+        Leader(
             store.upkeep, store.claims(), waker,
             holder=uuid4(), lease=LeaseConfig(), placement=PlacementConfig(),
-        )
+        ).run()
     )  # fmt: skip
     try:
         yield

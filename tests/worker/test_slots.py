@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.eventually import eventually
-from windlass.worker.groups import Leader
+from windlass.worker.groups import Head
 from windlass.worker.slots import Begun, Slots, State
 
 JOB = UUID("0199c0de-0000-7000-8000-00000000cafe")
@@ -25,7 +25,7 @@ slots.begin(2, UUID(sys.argv[2]), 2, 3.5, 4.5, State.ISOLATED)
 slots.begin(3, UUID(sys.argv[2]), 3, 5.5, 6.5)
 slots.end(3)
 slots.mark(0, State.STUCK_BY_CANCEL)
-slots.pulse_s, slots.claimed_s, slots.lost_threads, slots.busy_threads = 7.25, 8.25, 1, 3
+slots.pulse_s, slots.claimed_s, slots.lost_threads = 7.25, 8.25, 1
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -57,7 +57,7 @@ def test_what_a_killed_process_had_begun_can_still_be_read(slots: Slots) -> None
         Begun(0, JOB, 1, 1.5, 2.5, State.STUCK_BY_CANCEL),
         Begun(2, JOB, 2, 3.5, 4.5, State.ISOLATED),
     ]
-    assert (slots.pulse_s, slots.claimed_s, slots.lost_threads, slots.busy_threads) == (7.25, 8.25, 1, 3)
+    assert (slots.pulse_s, slots.claimed_s, slots.lost_threads) == (7.25, 8.25, 1)
 
 
 def test_the_lease_goes_the_other_way(slots: Slots) -> None:
@@ -83,8 +83,8 @@ def test_an_entry_is_never_half_of_one_job_and_half_of_the_next(slots: Slots) ->
 def test_the_child_of_a_job_is_known_until_the_next_begins_there(slots: Slots) -> None:
     slots.begin(1, JOB, 1, 0.0, 1.0, State.ISOLATED)
     assert slots.children() == []
-    slots.set_child(1, Leader(4711, 2**40))
-    assert slots.children() == [Leader(4711, 2**40)]
+    slots.set_child(1, Head(4711, 2**40))
+    assert slots.children() == [Head(4711, 2**40)]
     assert slots.begun() == [Begun(1, JOB, 1, 0.0, 1.0, State.ISOLATED)]
     slots.end(1)
     assert slots.children() == []

@@ -6,8 +6,6 @@ from uuid import UUID
 
 from windlass.model import Want
 
-__all__ = ["NoWaker", "OnHint", "Waker", "Want"]
-
 # Called with a channel and what was said there: "", "cancel", or "reconnected" when hints may have been missed.
 OnHint = Callable[[str, str], None]
 

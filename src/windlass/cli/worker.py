@@ -13,7 +13,7 @@ from windlass.bus.postgres import Listener, PostgresWaker
 from windlass.cli.wiring import run, settings
 from windlass.config import Config
 from windlass.errors import InvalidJob, Misconfigured
-from windlass.leader.loop import lead
+from windlass.leader.loop import Leader
 from windlass.model import check_text
 from windlass.store.protocol import channel
 from windlass.store.store import open_store
@@ -75,12 +75,12 @@ async def serve(config: Config, app: str, name: str) -> int:
             waker,
             signals,
             listen=lambda look: Listener(config.store, [channel(crew.supervisor_id)], lambda *_: look()),
-            lead=lambda: lead(
+            lead=Leader(
                 leaders.upkeep,
                 leaders.claims(),
                 waker,
                 holder=crew.supervisor_id,
                 lease=config.lease,
                 placement=config.placement,
-            ),
+            ).run,
         )

@@ -120,20 +120,6 @@ class Leader:
         return await chores.reap(self._upkeep, self._claims, self._draw, expired=expired, waker=self._waker) > 0
 
 
-async def lead(
-    upkeep: Upkeep,
-    claims: Claims,
-    waker: Waker,
-    *,
-    holder: UUID,
-    lease: LeaseConfig,
-    placement: PlacementConfig,
-    draw: Callable[[], float] = random.random,
-) -> None:
-    """Stand for leader, and lead while elected, until cancelled."""
-    await Leader(upkeep, claims, waker, holder=holder, lease=lease, placement=placement, draw=draw).run()
-
-
 def _once(act: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[None]]:
     """A chore that does all there is to do: its answer is not "there is more"."""
 

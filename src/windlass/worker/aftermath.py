@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from windlass.bus.protocol import Waker, Want
+from windlass.bus.protocol import Waker
 from windlass.clock import steady_s
 from windlass.errors import WindlassError
 from windlass.lifecycle import Cancelled, Lost, Outcome, TimedOut, settle
-from windlass.model import Lease, Status
+from windlass.model import Lease, Status, Want
 from windlass.store.protocol import Claims, Upkeep
+from windlass.worker.loops import Pauses
 from windlass.worker.run import Stop
 from windlass.worker.slots import Begun, State
 
@@ -74,7 +75,7 @@ async def see_off(ends: Sequence[End], upkeep: Upkeep, claims: Claims, waker: Wa
 
     Then their leases end, and the leader finds what they held.
     """
-    pause_s, faults, told = _PAUSE_S, 0, False
+    pauses, faults, told = Pauses(_PAUSE_S, _PAUSE_S_MAX), 0, False
     while faults < _FAULTS_MAX:
         try:
             async with asyncio.timeout(_TRY_S):
@@ -89,8 +90,7 @@ async def see_off(ends: Sequence[End], upkeep: Upkeep, claims: Claims, waker: Wa
         except Exception:  # noqa: BLE001 - a fault of ours must not keep the other workers from being seen off
             faults += 1
             _log.exception("the jobs of %s could not be settled", _names(ends))
-        await asyncio.sleep(pause_s * (0.5 + random.random()))
-        pause_s = min(pause_s * 2, _PAUSE_S_MAX)
+        await pauses.wait()
     _log.error("the jobs of %s are left for the leader to find", _names(ends))
     return False
 

@@ -18,7 +18,7 @@ from windlass.clock import steady_s
 from windlass.config import Config, queue_weights
 from windlass.worker.aftermath import Culprit, End
 from windlass.worker.control import Control, Message, config_said
-from windlass.worker.groups import Leader, kill_groups
+from windlass.worker.groups import Head, kill_groups
 from windlass.worker.processes import Child
 from windlass.worker.slots import Slots
 
@@ -193,7 +193,7 @@ class Berth:
         """Wait for its end, however that comes, and say what it was."""
         code = await self.child.ended()
         self._over = True
-        await self._sweep([self.child.leader, *self.slots.children()])
+        await self._sweep([self.child.head, *self.slots.children()])
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._heard_all.wait(), _LAST_WORDS_S)  # what it said just before
         self._listening.cancel()
@@ -206,10 +206,10 @@ class Berth:
         _log.log(level, "%s has ended %s, with %d jobs under way", self.name, _described(code), len(begun))
         return end
 
-    async def _sweep(self, leaders: list[Leader]) -> None:
+    async def _sweep(self, heads: list[Head]) -> None:
         """Its jobs may begin elsewhere once nothing is left of what they started here."""
         until_s = steady_s() + _SWEEP_S
-        while left := kill_groups(leaders):
+        while left := kill_groups(heads):
             if steady_s() > until_s:
                 _log.error("%s has ended, but %d processes that its jobs started have not", self.name, left)
                 return

@@ -13,7 +13,7 @@ import msgspec
 from windlass.clock import steady_s
 from windlass.worker.forks import ForkedChild, Forks, NotStarted, TemplateDied, Unforkable, ending
 from windlass.worker.frames import FromChild, Ready, Refused, Start, ToChild, framed, heard
-from windlass.worker.groups import Leader
+from windlass.worker.groups import Head
 from windlass.worker.processes import Child
 
 _LINGER_S: Final = 1.0
@@ -45,9 +45,9 @@ class Cell:
         return None if self._process is None else self._process.pid
 
     @property
-    def leader(self) -> Leader | None:
+    def head(self) -> Head | None:
         """The same, told from others of that number."""
-        return None if self._process is None else self._process.leader
+        return None if self._process is None else self._process.head
 
     @property
     def resident_mib(self) -> float:

@@ -31,7 +31,7 @@ from windlass.lifecycle import Completed, Failed, Outcome, Settlement
 from windlass.model import Error, Lease
 from windlass.store.protocol import Claims
 from windlass.telemetry import AttemptLog, current
-from windlass.worker.context import make_context
+from windlass.worker.context import call
 from windlass.worker.control import config_heard
 from windlass.worker.frames import (
     Begun,
@@ -50,7 +50,7 @@ from windlass.worker.frames import (
 from windlass.worker.loading import load_app
 from windlass.worker.parentage import die_with, leave_signals_to_parent
 from windlass.worker.registry import JobType
-from windlass.worker.run import Run, outcome_of
+from windlass.worker.run import Run, completed, outcome_of
 
 T = TypeVar("T")
 
@@ -145,11 +145,9 @@ def _serve_one(channel: "Channel", work: Work, types: Mapping[str, JobType], rea
 
 def _attempt(run: Run, reach: "OwnReach") -> Outcome:
     current.set(run)
-    job = run.job
     try:
-        arguments = job.arguments(run.lease.payload)
-        called = job.fn(make_context(run, reach), **arguments) if job.wants_ctx else job.fn(**arguments)
-        return reach.wait(_awaited(called, run)) if job.is_async else Completed(called)
+        called = call(run, reach)
+        return reach.wait(_awaited(called, run)) if run.job.is_async else completed(called)
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome, sys.exit() included
         return outcome_of(error, run)
 

@@ -17,10 +17,10 @@ from windlass.clock import steady_s
 from windlass.config import WorkerConfig
 from windlass.errors import Unavailable
 from windlass.lifecycle import Released
-from windlass.model import Lease
 from windlass.placement import Turns
 from windlass.store.protocol import Ask, Claims, Hints
 from windlass.worker.desk import Desk, Kind, Room, kind_of
+from windlass.worker.loops import Pauses
 from windlass.worker.registry import JobType
 from windlass.worker.settler import Settler
 from windlass.worker.slots import Slots
@@ -62,6 +62,7 @@ class Claimer:
         self._config = config
         self._types = list(post.types)
         self._jobs = {name: (job, kind_of(job)) for name, job in post.types.items()}
+        self._suspects = {name: (job, Kind.PROCESS) for name, job in post.types.items()}
         self._queues = list(post.queues)
         self._turns = Turns(post.queues)
         self._wake = asyncio.Event()
@@ -98,16 +99,15 @@ class Claimer:
 
     async def work(self) -> None:
         """Claim until told to drain."""
-        pause_s = _PAUSE_S
+        pauses = Pauses(_PAUSE_S, _PAUSE_S_MAX)
         while not self.draining:
             try:
                 await self._round()
-                pause_s = _PAUSE_S
+                pauses.reset()
             except Exception as error:  # noqa: BLE001 - tried again, or we would be deaf and nobody told
                 self._unsure = self.troubled = True
-                _tell(error, first=pause_s == _PAUSE_S)
-                await self._sleep(pause_s * (0.5 + random.random()))
-                pause_s = min(pause_s * 2, _PAUSE_S_MAX)
+                _tell(error, first=pauses.is_first)
+                await self._sleep(pauses.next_s())
         self.ended = True
         await self._leave()
 
@@ -177,15 +177,11 @@ class Claimer:
         if leases:
             self._worked = True
             self.fed_s = self._slots.claimed_s
-            jobs = self._jobs
             self._desk.add(
-                [(lease, *(jobs[lease.type] if not lease.suspect else self._suspect(lease))) for lease in leases]
+                [(lease, *(self._suspects if lease.suspect else self._jobs)[lease.type]) for lease in leases]
             )
             self.begin()
         return sum(lease.threads for lease in leases)
-
-    def _suspect(self, lease: Lease) -> tuple[JobType, Kind]:
-        return self._post.types[lease.type], Kind.PROCESS
 
     async def _leave(self) -> None:
         with suppress(Unavailable, TimeoutError):  # the leader removes the rows of the dead

@@ -3,7 +3,6 @@
 It offers; the worker, or the child process a job has to itself, reaches out (Reach). Made only for handlers that ask.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,7 @@ from windlass.model import Lease, check_text, key_max
 from windlass.payload import decode, encode
 from windlass.telemetry import JobLogger
 from windlass.worker.chunks import beside_the_loop, over_processes, over_threads, split
+from windlass.worker.loops import Pauses
 from windlass.worker.run import Run
 
 T = TypeVar("T")
@@ -128,15 +128,14 @@ class _Base:
 
     async def _insist(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Through a restart of the database: giving up after the step was done would do it again."""
-        pause_s = 0.05
+        pauses = Pauses(0.05, 1.0)
         while True:
             try:
                 return await ask()
             except Unavailable:
-                if self.cancelled or self.time_left_s < pause_s:
+                if self.cancelled or self.time_left_s <= 0:
                     raise
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, 1.0)
+                await pauses.wait()
 
     def _key(self, key: str) -> str:
         check_text("key", key, key_max)
@@ -237,5 +236,10 @@ def _over(on: str) -> Callable[..., list[Any]]:
     return over_processes if on == "processes" else over_threads
 
 
-def make_context(run: Run, reach: Reach) -> Context | AsyncContext:
-    return AsyncContext(run, reach) if run.job.is_async else Context(run, reach)
+def call(run: Run, reach: Reach) -> Any:
+    """Call the handler of a run with what its payload says: what it returns is its result, or to be awaited."""
+    job = run.job
+    arguments = job.arguments(run.lease.payload)
+    if not job.wants_ctx:
+        return job.fn(**arguments)
+    return job.fn((AsyncContext if job.is_async else Context)(run, reach), **arguments)

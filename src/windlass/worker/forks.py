@@ -34,7 +34,7 @@ from windlass.worker.frames import (
     packet,
     packet_bytes_max,
 )
-from windlass.worker.groups import Leader
+from windlass.worker.groups import Head
 from windlass.worker.loops import BackOff
 from windlass.worker.parentage import started_ticks
 from windlass.worker.processes import Child, readable, resident_mib
@@ -71,11 +71,11 @@ class Unforkable(Exception):
 
 
 class ForkedChild:
-    """A process like processes.Child, the leader of its own group; but its parent is the template."""
+    """A process like processes.Child, the head of its own group; but its parent is the template."""
 
     def __init__(self, pid: int, pidfd: int, template: "Template") -> None:
         self.pid = pid
-        self.leader = Leader(pid, started_ticks(pid))
+        self.head = Head(pid, started_ticks(pid))
         self._pidfd = pidfd
         self._template = template
 

@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from uuid import UUID
 
-from windlass.worker.groups import Leader, kill_groups
+from windlass.worker.groups import Head, kill_groups
 from windlass.worker.parentage import leave_signals_to_parent, started_ticks
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Watched:
 
     def __init__(self, worker_id: UUID, pid: int, started: int, slots: tuple[str, int] | None = None) -> None:
         self.id = worker_id
-        self._leader = Leader(pid, started)
+        self._head = Head(pid, started)
         self._slots_fd = _opened(*slots) if slots is not None else -1
         self._fd = -1
         with contextlib.suppress(OSError, AttributeError):  # gone; or no Linux, where workers end with their channel
@@ -57,13 +57,13 @@ class Watched:
             poller.register(self._fd, select.POLLIN)
             poller.poll(max(0.0, until_s - time.monotonic()) * 1000)
 
-    def leaders(self) -> list[Leader]:
+    def heads(self) -> list[Head]:
         """The processes its jobs ran in: their groups must not outlive it."""
         if self._slots_fd < 0:
-            return [self._leader]
+            return [self._head]
         from windlass.worker.slots import Slots  # noqa: PLC0415 - as with the driver
 
-        return [self._leader, *Slots(self._slots_fd).children()]
+        return [self._head, *Slots(self._slots_fd).children()]
 
     def forget(self) -> None:
         for fd in (self._fd, self._slots_fd):
@@ -92,8 +92,8 @@ def main() -> None:
         worker.kill()
     for worker in watched.values():
         worker.await_death(until_s)
-    leaders = [leader for worker in watched.values() for leader in worker.leaders()]
-    while kill_groups(leaders) and time.monotonic() < until_s:
+    heads = [head for worker in watched.values() for head in worker.heads()]
+    while kill_groups(heads) and time.monotonic() < until_s:
         time.sleep(_LOOK_S)
     _give_back(config, list(watched))
 

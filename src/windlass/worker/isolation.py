@@ -21,7 +21,7 @@ from windlass.worker.cell import Cell
 from windlass.worker.control import config_said
 from windlass.worker.forks import Forks, NotStarted, TemplateDied, can_fork, ending
 from windlass.worker.frames import Begun, Done, Line, Progress, Start, Work, outcome_heard
-from windlass.worker.groups import Leader
+from windlass.worker.groups import Head
 from windlass.worker.run import Run, Stop, stopped
 
 _TRIES: Final = 2  # children that may die on a job's hands before it has begun
@@ -43,7 +43,7 @@ class Isolation:
         self, app: str, config: Config, *, spare: int = 1, worker: str | None = None, fork: bool = can_fork
     ) -> None:
         self.progressed: Callable[[Run], None] = lambda _: None
-        self.entrusted: Callable[[Run, Leader], None] = lambda _run, _child: None
+        self.entrusted: Callable[[Run, Head], None] = lambda _run, _child: None
         self._start = Start(app, worker, config_said(config))
         self._config = config.worker
         self._spare = spare
@@ -146,8 +146,8 @@ class Isolation:
             await cell.ready()
             self._pause_s = self._paused_until_s = 0.0
             cell.jobs += 1
-            if cell.leader is not None:
-                self.entrusted(run, cell.leader)
+            if cell.head is not None:
+                self.entrusted(run, cell.head)
             await cell.say(Work(run.lease, run.began_s))
             begun, done = await self._listen(run, cell)
             return await self._died(run, cell, begun=begun) if done is None else self._ended(run, done)

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from windlass.clock import steady_s
 from windlass.lifecycle import Completed, Outcome, Released
 from windlass.telemetry import about, current
-from windlass.worker.context import Reach, make_context
+from windlass.worker.context import Reach, call
 from windlass.worker.desk import Desk, Kind
 from windlass.worker.run import Run, Stopped, completed, outcome_of, stopped, throw
 
@@ -180,16 +180,10 @@ class LoopLane:
                 run = lanes.desk.take(Kind.LOOP, run, ended_s)
 
     async def _one(self, run: Run) -> tuple[float, Outcome]:
-        job = run.job
         self._run = run
         run.lane = self
         try:
-            arguments = job.arguments(run.lease.payload)
-            if job.wants_ctx:
-                result = await job.fn(make_context(run, self._lanes.reach), **arguments)
-            else:
-                result = await job.fn(**arguments)
-            outcome: Outcome = Completed(result)
+            outcome: Outcome = Completed(await call(run, self._lanes.reach))
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
             outcome = outcome_of(error, run)
         self._run = None
@@ -252,12 +246,8 @@ class ThreadLane:
 
     def _call(self, run: Run) -> Outcome:
         current.set(run)
-        job = run.job
         try:
-            arguments = job.arguments(run.lease.payload)
-            if job.wants_ctx:
-                return completed(job.fn(make_context(run, self._lanes.reach), **arguments))
-            return completed(job.fn(**arguments))
+            return completed(call(run, self._lanes.reach))
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
             return outcome_of(error, run)
 

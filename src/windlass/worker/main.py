@@ -22,15 +22,16 @@ import uvloop
 from windlass import telemetry
 from windlass.bus.postgres import Listener, PostgresWaker
 from windlass.bus.waking import Waking
-from windlass.config import Config
+from windlass.config import Config, StoreConfig
 from windlass.errors import Misconfigured, Unavailable
 from windlass.store.protocol import broadcast_channel, channel
-from windlass.store.store import open_store
+from windlass.store.store import Store, open_store
 from windlass.worker.claimer import Post
 from windlass.worker.control import Control, Message, config_heard
 from windlass.worker.isolation import Isolation
 from windlass.worker.loading import load_app
-from windlass.worker.processes import die_with, leave_signals_to_parent
+from windlass.worker.loops import Pauses
+from windlass.worker.parentage import die_with, leave_signals_to_parent
 from windlass.worker.slots import Slots
 from windlass.worker.worker import Worker
 
@@ -113,16 +114,15 @@ async def _serve_app(app: Any, start: Message, config: Config, slots: Slots, con
         return code
 
 
-async def _opened(stack: AsyncExitStack, config: Any) -> Any:
+async def _opened(stack: AsyncExitStack, config: StoreConfig) -> Store:
     """The store; patient, because a database that restarts is no reason to give a worker up."""
-    pause_s = 0.1
+    pauses = Pauses(0.1, 2.0)
     while True:
         try:
             return await stack.enter_async_context(open_store(config))
         except Unavailable as error:
             _log.warning("waiting for the database: %s", error)
-            await asyncio.sleep(pause_s)
-            pause_s = min(2.0, pause_s * 2)
+            await pauses.wait()
 
 
 def _end_soon(code: int) -> None:

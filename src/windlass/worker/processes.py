@@ -13,17 +13,15 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from windlass.worker.groups import Leader
-from windlass.worker.parentage import die_with, leave_signals_to_parent, started_ticks
-
-__all__ = ["Child", "die_with", "leave_signals_to_parent", "readable", "reap_orphans", "resident_mib"]
+from windlass.worker.groups import Head
+from windlass.worker.parentage import started_ticks
 
 _POLL_S: Final = 0.05
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class Child:
-    """One process of ours, the leader of its own group."""
+    """One process of ours, the head of its own group."""
 
     def __init__(
         self, argv: Sequence[str], *, pass_fds: Collection[int] = (), stdin: int | IO[bytes] | None = None
@@ -80,8 +78,8 @@ class Child:
             self._pidfd = -1
 
     @property
-    def leader(self) -> Leader:
-        return Leader(self.pid, self.started)
+    def head(self) -> Head:
+        return Head(self.pid, self.started)
 
     @property
     def resident_mib(self) -> float:

@@ -1,7 +1,7 @@
 """Writes what became of attempts: in batches, one at a time, whatever has come together while the last was written.
 
 A batch whose answer was lost is written again; the store tells what had been written from what is lost. What is
-refused belongs to somebody else by now: said, counted, dropped.
+refused belongs to somebody else by now: said, and dropped.
 """
 
 import asyncio
@@ -11,19 +11,19 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from windlass.bus.protocol import Waker, Want
+from windlass.bus.protocol import Waker
 from windlass.errors import Contended, Unavailable
 from windlass.lifecycle import Completed, Failed, Outcome, Released, Settlement, settle
-from windlass.model import Error, Lease, Status
+from windlass.model import Error, Lease, Status, Want
 from windlass.store.protocol import Claims, Receipt
 from windlass.telemetry import about
+from windlass.worker.loops import Pauses
 from windlass.worker.run import Run, qualified
 
 _BATCH: Final = 250
 _PAUSE_S: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
 _log: Final = logging.getLogger(__name__)
-
 
 Ended = tuple[Lease, Settlement]
 
@@ -32,7 +32,6 @@ class Settler:
     """`written` is called on the loop after every batch."""
 
     def __init__(self, claims: Claims, waker: Waker, written: Callable[[], None]) -> None:
-        self.refused = 0
         self._claims = claims
         self._waker = waker
         self._written = written
@@ -90,17 +89,16 @@ class Settler:
     async def _write(self, batch: list[Ended]) -> None:
         """Write a batch, however long it takes. What cannot be written, because somebody's open transaction holds its row
         or the store will not have it, is found by halving, and tried again behind the others."""
-        pause_s = _PAUSE_S
+        pauses = Pauses(_PAUSE_S, _PAUSE_S_MAX)
         while True:
             try:
                 receipt = await self._claims.settle([settlement for _, settlement in batch])
+            except Contended as error:
+                await self._write_apart(batch, error)
+                return
             except Unavailable as error:
-                if isinstance(error, Contended):
-                    await self._write_apart(batch, error)
-                    return
                 _log.warning("%d settlements wait for the database: %s", len(batch), error)
-                await asyncio.sleep(pause_s * (0.5 + random.random()))
-                pause_s = min(pause_s * 2, _PAUSE_S_MAX)
+                await pauses.wait()
             except Exception as error:  # noqa: BLE001 - the work was done: ending the process over it would lose all of it
                 await self._write_apart(batch, error)
                 return
@@ -121,15 +119,13 @@ class Settler:
         self._done.append((lease, settlement))
 
     def _look(self, batch: list[Ended], receipt: Receipt) -> None:
-        if receipt.refused:
-            self.refused += len(receipt.refused)
-            for lease, settlement in batch:
-                if lease.job_id in receipt.refused:
-                    _log.warning(
-                        "job %s (%s, attempt %d): its lease was lost, and what this attempt made of it (%s) is dropped",
-                        lease.job_id, lease.type, lease.attempt, settlement.status,
-                        extra=about(lease),
-                    )  # fmt: skip
+        for lease, settlement in batch if receipt.refused else ():
+            if lease.job_id in receipt.refused:
+                _log.warning(
+                    "job %s (%s, attempt %d): its lease was lost, and what this attempt made of it (%s) is dropped",
+                    lease.job_id, lease.type, lease.attempt, settlement.status,
+                    extra=about(lease),
+                )  # fmt: skip
         wants = [
             Want(lease.queue, lease.type, lease.threads)
             for lease, settlement in batch

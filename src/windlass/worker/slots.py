@@ -17,11 +17,10 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from windlass.worker.groups import Leader
+from windlass.worker.groups import Head
 
 _DOUBLES: Final = 3  # pulse, lease, claimed
 _LOST: Final = 24
-_BUSY: Final = 28
 _HEADER: Final = 64
 _ENTRY: Final = struct.Struct("@16si4xddqi4x")  # job, attempt, (state, padding), began, deadline, child
 _STATE: Final = 20
@@ -98,7 +97,7 @@ class Slots:
     def mark(self, n: int, state: State) -> None:
         self._map[_HEADER + n * _ENTRY.size + _STATE] = state
 
-    def set_child(self, n: int, child: Leader) -> None:
+    def set_child(self, n: int, child: Head) -> None:
         """The job in this slot is about to be given to that process: should we die, its group has to end with us."""
         _CHILD.pack_into(self._map, _HEADER + n * _ENTRY.size + _CHILD_AT, child.started, child.pid)
 
@@ -129,11 +128,11 @@ class Slots:
         job, attempt, began_s, deadline_s, _, _ = _ENTRY.unpack(raw)
         return Begun(n, UUID(bytes=job), attempt, began_s, deadline_s, state)
 
-    def children(self) -> list[Leader]:
+    def children(self) -> list[Head]:
         """The processes that jobs of a worker that has ended ran in, besides its own."""
         used = (_HEADER + n * _ENTRY.size for n in range(self.count))
         found = [_CHILD.unpack_from(self._map, at + _CHILD_AT) for at in used if self._map[at + _STATE]]
-        return [Leader(pid, started) for started, pid in found if pid]
+        return [Head(pid, started) for started, pid in found if pid]
 
     # The header. ----------------------------------------------------------------------------------------------------
 
@@ -172,11 +171,3 @@ class Slots:
     @lost_threads.setter
     def lost_threads(self, count: int) -> None:
         _NUMBER.pack_into(self._map, _LOST, count)
-
-    @property
-    def busy_threads(self) -> int:
-        return int(_NUMBER.unpack_from(self._map, _BUSY)[0])
-
-    @busy_threads.setter
-    def busy_threads(self, count: int) -> None:
-        _NUMBER.pack_into(self._map, _BUSY, count)

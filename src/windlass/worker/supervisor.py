@@ -28,7 +28,7 @@ from windlass.store.protocol import Claims, Upkeep
 from windlass.worker.aftermath import End, see_off
 from windlass.worker.berth import Berth, Crew
 from windlass.worker.guarded import Guarded
-from windlass.worker.loops import BackOff, again, cancelled, done, every, first
+from windlass.worker.loops import BackOff, Pauses, again, cancelled, done, every, first
 from windlass.worker.oversight import Oversight
 from windlass.worker.processes import reap_orphans
 from windlass.worker.signals import Signals
@@ -191,7 +191,7 @@ class Supervisor:
             berth.id, berth.name, config.worker.threads, list(self._crew.queues), berth.types, self._crew.supervisor_id
         )
         berth.known = True  # whether or not the answer comes
-        pause_s = _PATIENCE_S[0]
+        pauses = Pauses(*_PATIENCE_S)
         while True:
             before_s = steady_s()
             try:
@@ -199,10 +199,9 @@ class Supervisor:
                     await self._upkeep.register(worker, lease_ttl_s=config.lease.lease_ttl_s)
                     return before_s
             except (Unavailable, TimeoutError) as error:
-                if pause_s == _PATIENCE_S[0]:  # once
+                if pauses.is_first:
                     _log.warning("%s waits for the database: %s", berth.name, str(error) or "it does not answer")
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, _PATIENCE_S[1])
+            await pauses.wait()
 
     async def _part(self, berth: Berth, end: End) -> None:
         if berth.known:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -24,6 +24,7 @@ from windlass.telemetry import about
 from windlass.worker.claimer import Claimer, Post
 from windlass.worker.control import Control
 from windlass.worker.desk import Desk
+from windlass.worker.hearing import Hearing
 from windlass.worker.lanes import Children, Lanes
 from windlass.worker.run import Run, Stop
 from windlass.worker.settler import Settler
@@ -78,13 +79,12 @@ class Worker:
         self._claimer.begin = self._begin
         self._lanes.stirred = self._claimer.stir
         self._watch = Watch(self.desk, config.worker)
+        self._hearing = Hearing(self.desk, self._claimer, slots, config)
         self._loop = asyncio.get_running_loop()
         self._progress: dict[UUID, Run] = {}
         self._early_cancels: set[tuple[UUID, UUID]] = set()
         self._releasing_s: float | None = None
         self._said_spent = False
-        self._began_s = self._hearing_s = steady_s()
-        self._strikes = 0
         self._exit_code = 0
         self._ended = asyncio.Event()
         self.hint = self._claimer.hint
@@ -127,21 +127,21 @@ class Worker:
         self._die(EXIT_LEASE_LOST)
 
     def _cancel(self, job_id: UUID, token: UUID) -> None:
+        claim = job_id, token
         for run in tuple(self.desk.runs.values()):
-            if run.lease.job_id == job_id and run.lease.token == token:
+            if run.lease.claim == claim:
                 run.tell_to_stop(Stop.CANCEL)
                 self._look()
                 return
-        if any((lease.job_id, lease.token) == (job_id, token) for lease in self.desk.waiting()):
+        if any(lease.claim == claim for lease in self.desk.waiting()):
             self._give_back_waiting()  # the store cancels it as it goes back
         elif len(self._early_cancels) < _EARLY_MAX:
-            self._early_cancels.add((job_id, token))  # it overtook the answer to our claim, or came too late
+            self._early_cancels.add(claim)  # it overtook the answer to our claim, or came too late
 
     def _begin(self) -> None:
         """Jobs have come to the desk."""
         if self._early_cancels:
-            waiting = {(lease.job_id, lease.token) for lease in self.desk.waiting()}
-            if waiting & self._early_cancels:
+            if any(lease.claim in self._early_cancels for lease in self.desk.waiting()):
                 self._give_back_waiting()
             self._early_cancels.clear()
         self._lanes.dispatch()
@@ -170,7 +170,6 @@ class Worker:
             now_s = steady_s()
             slots = self._slots
             slots.pulse_s = now_s
-            slots.busy_threads = self.desk.busy
             slots.lost_threads = self.desk.lost
             if now_s > slots.lease_until_s - spare_s > 0:
                 # Others may run our jobs from now on: not one more step of them here.
@@ -224,15 +223,15 @@ class Worker:
             before_s = steady_s()
             await asyncio.sleep(_PROGRESS_S)
             now_s = steady_s()
-            if now_s - before_s > 2 * _PROGRESS_S:  # a handler held the loop up: nobody could claim
-                self._hearing_s = now_s
+            if now_s - before_s > 2 * _PROGRESS_S:
+                self._hearing.was_held_up(now_s)
             await _try("showing progress", self._show_progress())
             if self._claimer.troubled or now_s - strays_s >= self._config.lease.heartbeat_s:
                 strays_s = now_s
                 self._claimer.troubled = False
                 await _try("giving back strays", self._claimer.give_back_strays())
                 await _try("comparing leases", self._stop_what_is_not_ours())
-            await _try("looking for deafness", self._listen_for_deafness(now_s))
+            await _try("looking for deafness", self._leave_if_deaf(now_s))
 
     async def _stop_what_is_not_ours(self) -> None:
         """Claims are not durable: a crash of the database can forget one, and somebody else then runs the job."""
@@ -241,39 +240,19 @@ class Worker:
         waiting = self.desk.waiting()
         held = await self._claims.held(self._worker_id)
         for run in runs:
-            if (run.lease.job_id, run.lease.token) not in held and self.desk.runs.get(run.slot) is run:
+            if run.lease.claim not in held and self.desk.runs.get(run.slot) is run:
                 _log.warning("job %s: its lease is lost, and it stops", run.lease.job_id, extra=about(run.lease))
                 run.tell_to_stop(Stop.LOST)
-        gone = {lease for lease in waiting if (lease.job_id, lease.token) not in held}
-        if gone & set(self.desk.waiting()):
+        gone = {lease.claim for lease in waiting} - held
+        if any(lease.claim in gone for lease in self.desk.waiting()):
             self._give_back_waiting()
         self._look()
 
-    async def _listen_for_deafness(self, now_s: float) -> None:
-        """Deaf is who had room all the time and got nothing, though there was something or nobody answered."""
-        if self._claimer.draining or self.desk.room().width <= 0 or self._claimer.fed_s > self._hearing_s:
-            self._hearing_s, self._strikes = now_s, 0
-        # An idle worker may not even have looked for jobs within one poll.
-        if now_s - self._hearing_s < (deaf_s := max(self._config.worker.deaf_s, 2 * self._config.worker.poll_s)):
-            return
-        self._hearing_s = now_s
-        self._strikes = self._strikes + 1 if await self._is_deaf(now_s, deaf_s) else 0
-        if self._strikes == 1:
-            _log.error("deaf: alive, with room, and getting no jobs though there are some; making new connections")
-            await self._claimer.freshen()
-        elif self._strikes > 1:
-            _log.critical("deaf in spite of new connections: this worker ends and is replaced")
+    async def _leave_if_deaf(self, now_s: float) -> None:
+        if await self._hearing.is_past_cure(now_s):
             self._control.say("leave", problem="deaf")
             self._exit_code = EXIT_DEAF
             self.drain()
-
-    async def _is_deaf(self, now_s: float, deaf_s: float) -> bool:
-        renewed = self._slots.lease_until_s - now_s > self._config.lease.lease_ttl_s / 3
-        if renewed and now_s - max(self._slots.claimed_s, self._began_s) > deaf_s:
-            return True
-        with suppress(Unavailable):
-            return await self._claimer.overlooks(deaf_s)
-        return False
 
     async def _show_progress(self) -> None:
         runs = [self._progress.pop(key) for key in tuple(self._progress)]

@@ -1,0 +1,131 @@
+-- Workers, their leases, what the dead leave behind, and who leads. Every statement may be repeated, and run by two at
+-- once, without harm.
+
+-- name: register
+-- A worker begins its life. Guard: the id, which is never used again; repeating is answered by whether it still lives.
+insert into windlass.worker (id, supervisor_id, started_at, renewed_at, lease_until, threads, name, queues, types)
+values ($1, $2, now(), now(), now() + make_interval(secs => $3), $4, $5, $6, $7)
+on conflict (id) do update set renewed_at = excluded.renewed_at, lease_until = excluded.lease_until
+where worker.died_at is null
+returning id;
+
+-- name: renew
+-- Push out the leases of workers that live, and note how many of their threads are lost. Dead is final: a worker not
+-- returned must stop. Index: the primary key, one probe each.
+update windlass.worker w
+set renewed_at = now(), lease_until = now() + make_interval(secs => $2), lost_threads = x.lost_threads
+from unnest($1::uuid[], $3::integer[]) as x (id, lost_threads)
+where w.id = any (array[x.id]) and w.died_at is null
+returning w.id, w.draining;
+
+-- name: drain
+-- Workers that live claim no more.
+update windlass.worker set draining = true where id = any ($1::uuid[]) and died_at is null returning id;
+
+-- name: bury
+-- Say that workers are dead, and of what. What they still hold is reaped; nobody wakes them any more.
+with woken_no_more as (
+  delete from windlass.idle i where i.worker_id = any ($1::uuid[])
+)
+update windlass.worker set died_at = now(), cause = $2 where id = any ($1::uuid[]) and died_at is null returning id;
+
+-- name: bury_expired
+-- Workers whose lease ended. A renewal in progress wins: its row is passed by, and looked at again at the next tick.
+with over as materialized (
+  select w.id from windlass.worker w where w.died_at is null and w.lease_until <= now() for no key update skip locked
+)
+update windlass.worker w set died_at = now(), cause = 'expired'
+where w.id = any (array(select o.id from over o)) and w.died_at is null and w.lease_until <= now()
+returning w.id;
+
+-- name: lost
+-- Running rows whose worker is dead or unknown: never "who has just died", or a claim that commits late is orphaned.
+-- Holders are found by stepping through running_worker, one probe each. A lost lease counts as a crash only if
+-- another worker renewed after it ended: else the database was away, not the worker. A worker buried by its supervisor
+-- has had its begun jobs settled as crashed before; what is found here it had not begun. Rows that somebody's open
+-- transaction holds are passed by: they must not keep all others waiting.
+with recursive holder (worker_id) as (
+  (select r.worker_id from windlass.running r order by r.worker_id limit 1)
+  union all
+  select (select r.worker_id from windlass.running r where r.worker_id > h.worker_id order by r.worker_id limit 1)
+  from holder h where h.worker_id is not null
+), dead as (
+  select h.worker_id, coalesce(w.cause = 'expired' and exists (
+      select from windlass.worker other where other.id <> w.id and other.renewed_at > w.lease_until
+    ), false) as crashed
+  from holder h left join windlass.worker w on w.id = h.worker_id
+  where h.worker_id is not null and (w.id is null or w.died_at is not null)
+)
+select r.job_id, r.attempt, r.token, r.worker_id, r.type, r.queue, r.thread_demand as threads, r.rank, r.failures,
+  r.suspect,
+  (select count(*)::integer from unnest(r.crashed_at) c where c > now() - interval '1 day') as crashes,
+  j.max_attempts, j.timeout_s, j.retry, '' as payload, j.name, j.priority, j.thread_demand, j.tags,
+  j.idempotency_key, j.trace, date_part('epoch', r.claimed_at - r.ready_at) as waited_s, d.crashed
+from dead d
+cross join lateral (
+  select r.* from windlass.running r where r.worker_id = d.worker_id limit $1 for update skip locked
+) r
+left join lateral (
+  select * from windlass.job where id = r.job_id
+  union all select * from windlass.job_kept where id = r.job_id
+  limit 1
+) j on true
+limit $1;  -- in no order: one would lock a page of every dead worker's, to return one in all
+
+-- name: held_by
+-- What these workers hold, dead or alive, for their supervisor to settle after their end. Index: running_worker.
+select r.job_id, r.attempt, r.token, r.worker_id, r.type, r.queue, r.thread_demand as threads, r.rank, r.failures,
+  r.suspect,
+  (select count(*)::integer from unnest(r.crashed_at) c where c > now() - interval '1 day') as crashes,
+  j.max_attempts, j.timeout_s, j.retry, '' as payload, j.name, j.priority, j.thread_demand, j.tags,
+  j.idempotency_key, j.trace, date_part('epoch', r.claimed_at - r.ready_at) as waited_s
+from unnest($1::uuid[]) as x (worker_id)
+cross join lateral (select r.* from windlass.running r where r.worker_id = x.worker_id limit $2) r
+left join lateral (
+  select * from windlass.job where id = r.job_id
+  union all select * from windlass.job_kept where id = r.job_id
+  limit 1
+) j on true
+order by r.job_id
+limit $2;
+
+-- name: cancels
+-- Which jobs of these workers were asked to cancel. Index: running_cancel, which holds nothing else.
+select r.worker_id, r.job_id, r.token
+from unnest($1::uuid[]) as x (worker_id)
+cross join lateral (
+  select r.worker_id, r.job_id, r.token from windlass.running r
+  where r.worker_id = x.worker_id and r.cancel_requested is not null
+) r;
+
+-- name: forget_workers
+-- Remove workers that died long ago and hold nothing.
+delete from windlass.worker w
+where w.died_at < now() - make_interval(secs => $1)
+  and not exists (select from windlass.running r where r.worker_id = any (array[w.id]))
+returning w.id;
+
+-- name: forget_idle
+-- Remove what workers that are gone said of their idleness: nobody is woken in vain.
+with gone as materialized (
+  select i.worker_id from windlass.idle i
+  where not exists (
+    select from windlass.worker w where w.id = i.worker_id and w.died_at is null and w.lease_until > now()
+  )
+  for update of i skip locked
+)
+delete from windlass.idle i where i.worker_id = any (array(select g.worker_id from gone g)) returning i.worker_id;
+
+-- name: take_term
+-- Become or stay leader. Guard: the expiry; a holder renews its own term, anyone takes an expired one.
+insert into windlass.leader as l (holder, term, expires_at)
+values ($1, 1, now() + make_interval(secs => $2))
+on conflict (only_one) do update
+set holder = excluded.holder, expires_at = excluded.expires_at,
+    term = case when l.holder = excluded.holder and l.expires_at > now() then l.term else l.term + 1 end
+where l.holder = excluded.holder or l.expires_at <= now()
+returning term;
+
+-- name: leave_term
+-- Give the term up, so that another need not wait for it to end.
+update windlass.leader set expires_at = now() where holder = $1;
