@@ -81,10 +81,12 @@ class NewJob(NamedTuple):
 
 
 class Enqueued(NamedTuple):
-    """The answer to one NewJob. `duplicate`: the job was there already, under this id or idempotency key."""
+    """The answer to one NewJob. `duplicate`: the job was there already, under this id or idempotency key.
+    `woken`: the same commit has woken a worker for it."""
 
     id: UUID
     duplicate: bool
+    woken: bool = False
 
 
 class Want(NamedTuple):

@@ -11,7 +11,8 @@ import asyncpg
 import pytest
 
 from tests.factory import Rig, WorkerRig
-from windlass.model import NewWorker, Status, Want
+from windlass.model import NewJob, NewWorker, Status, Want
+from windlass.store.intake import WAKING
 from windlass.store.postgres import Connection
 from windlass.store.protocol import broadcast_channel, channel
 from windlass.store.store import Store
@@ -199,8 +200,8 @@ async def test_a_job_committed_while_a_worker_goes_to_rest_is_claimed_or_woken_f
         return bool(await worker.claim(1))
 
     async def submitter_side() -> bool:
-        await rig.enqueue()
-        return bool(await rig.store.hints.rouse([ONE]))
+        (stored,) = await rig.store.intake.enqueue([NewJob("echo")])
+        return stored.woken or bool(await rig.store.hints.rouse([ONE]))
 
     for _ in range(50):
         worker = await rig.worker()
@@ -209,6 +210,44 @@ async def test_a_job_committed_while_a_worker_goes_to_rest_is_claimed_or_woken_f
         if not claimed:
             assert await worker.claim(1)
         await rig.store.hints.leave(worker.id)
+
+
+# By the commit of a single job. ---------------------------------------------------------------------------------------
+
+
+async def test_a_single_job_wakes_the_worker_that_rests_longest_by_its_own_commit(rig: Rig, ears: Ears) -> None:
+    first, second = await resting(rig, 2)
+    await ears.to(channel(first), channel(second))
+    answers = [(await rig.store.intake.enqueue([NewJob("echo")]))[0] for _ in range(3)]
+    assert [answer.woken for answer in answers] == [True, True, False]
+    assert await ears.all_heard() == [(channel(first), ""), (channel(second), "")]
+
+
+@pytest.mark.parametrize("job", [NewJob("strange"), NewJob("echo", queue="other"), NewJob("echo", thread_demand=9)])
+async def test_a_single_job_that_fits_no_idle_worker_is_stored_and_wakes_none(rig: Rig, job: NewJob) -> None:
+    await resting(rig, 1, threads=8)
+    (stored,) = await rig.store.intake.enqueue([job])
+    assert not stored.woken
+    assert (await rig.store.views.job(stored.id)).status in (Status.READY, Status.HELD)
+
+
+async def test_a_repeated_id_wakes_nobody(rig: Rig, sql: Connection) -> None:
+    (first,) = await rig.store.intake.enqueue([NewJob("echo")])
+    await resting(rig, 1)
+    (again,) = await rig.store.intake.enqueue([NewJob("echo", id=first.id)])
+    assert (again.duplicate, again.woken) == (True, False)
+    assert await sql.fetchval("select count(*) from windlass.idle") == 1
+
+
+async def test_single_jobs_at_once_never_wait_for_who_wakes_by_his_commit(rig: Rig, sql: Connection) -> None:
+    """NOTIFY makes commits wait for each other: only one transaction at a time may have it in it."""
+    await resting(rig, 1)
+    async with sql.transaction():
+        await sql.execute("select pg_advisory_xact_lock($1)", WAKING)
+        async with asyncio.timeout(5):
+            (stored,) = await rig.store.intake.enqueue([NewJob("echo")])
+    assert not stored.woken
+    assert await rig.store.hints.rouse([ONE])
 
 
 # Everyone, and supervisors. -------------------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ class Machine(RuleBasedStateMachine):
             assert answers == expected, difference
             return multiple()
         for answer, (job_id, duplicate) in zip(answers, expected, strict=True):
-            assert answer == (job_id or answer.id, duplicate), difference
+            assert (answer.id, answer.duplicate) == (job_id or answer.id, duplicate), difference
         self.reference.store_new(batch, answers)
         new = [answer.id for answer in answers if not answer.duplicate]
         self.job_ids += new

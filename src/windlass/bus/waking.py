@@ -87,7 +87,7 @@ def wants_of(jobs: Sequence[NewJob], answers: Sequence[Enqueued | WindlassError]
 
 def _kinds(jobs: Sequence[NewJob], answers: Sequence[Enqueued | WindlassError]) -> Iterator[tuple[str, str, int]]:
     for job, answer in zip(jobs, answers, strict=True):
-        if isinstance(answer, Enqueued) and not answer.duplicate and not _is_later(job):
+        if isinstance(answer, Enqueued) and not (answer.duplicate or answer.woken or _is_later(job)):
             yield job.queue, job.type, job.thread_demand
 
 

@@ -27,10 +27,11 @@ from windlass.store import partitions
 from windlass.store.foreign import adapted
 from windlass.store.ids import Ids
 from windlass.store.postgres import Connection, Postgres, patiently
-from windlass.store.rows import Row, fingerprint, fits_one_page, is_same, page_max, pages, to_rows
+from windlass.store.rows import Row, fingerprint, fits_one_page, is_plain, is_same, page_max, pages, to_rows
 
 _LOOKS: Final = 20
 _LOCK_NOT_AVAILABLE: Final = "55P03"
+WAKING: Final = 0x77696E64  # the advisory lock of who wakes by his own commit
 _STREAMED: Final = 500  # what a socket takes at once, so that it is on its way while the next are made
 
 
@@ -78,6 +79,8 @@ class Intake:
             return await patiently(lambda: self._stream(jobs))
         rows = self._rows(jobs)
         if fits_one_page(rows) and (not named or (len(rows) == 1 and rows[0].key is None)):
+            if connection is None and len(rows) == 1 and is_plain(rows[0]):
+                return await self._insert_one(rows[0])
             return await self._insert(rows, connection)
         # Several statements, or an id that may turn out to be another job's: one transaction, all or none.
         if connection is not None:
@@ -121,6 +124,14 @@ class Intake:
             else:
                 answers += await self._with_repeated(page, {row["id"] for row in stored}, connection)
         return answers
+
+    async def _insert_one(self, row: Row) -> list[Enqueued]:
+        stored = await self._postgres.fetchrow(
+            "enqueue_one", *row[:10], *row[12:14], self._postgres.config.head_start_s, WAKING
+        )
+        if stored is None:
+            return await self._with_repeated([row], set(), None)
+        return [Enqueued(row.id, duplicate=False, woken=bool(stored["woken"]))]
 
     async def _with_repeated(self, page: list[Row], stored: set[UUID], connection: Connection | None) -> list[Enqueued]:
         """Some ids were there already: fine if the same job was meant, an error if not."""

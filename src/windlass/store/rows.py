@@ -119,6 +119,11 @@ def is_same(row: Row, stored: Record) -> bool:
     return due and payload and stored["tags"] == tags and all(getattr(row, field) == stored[field] for field in _SAME)
 
 
+def is_plain(row: Row) -> bool:
+    """Whether it is to run now, and has neither key nor tags."""
+    return row.key is None and row.tags is None and row.scheduled_at is None and not row.delay_s
+
+
 def fits_one_page(rows: Sequence[Row]) -> bool:
     return len(rows) <= page_max and sum(len(row.payload) for row in rows) <= _PAGE_CHARS
 
