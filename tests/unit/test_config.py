@@ -1,7 +1,7 @@
 """Settings: said once, read from the environment, refused by name, and never with a secret in the message."""
 
 import re
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 
 import pytest
 
@@ -202,13 +202,12 @@ def test_a_url_is_shown_without_its_passwords(url: str, shown: str) -> None:
 
 def test_every_setting_says_its_unit_and_meaning_and_carries_its_unit_in_its_name() -> None:
     listed = list(settings())
-    roles = (Config().store, Config().lease, Config().placement, Config().worker)
+    roles = [role for each in fields(Config) if is_dataclass(role := getattr(Config(), each.name))]
     assert [each.variable for each in listed] == [variable(each.name) for role in roles for each in fields(role)]
     assert len({each.variable for each in listed}) == len(listed), "one flat namespace"
     for each in listed:
         assert each.meaning
-        assert each.unit
-        assert each.allowed
+        assert each.allowed, "a unit, limits or choices"
         assert re.fullmatch(r"WINDLASS_[A-Z0-9_]+", each.variable)
         assert (each.unit == "s") == each.variable.endswith("_S")
         assert (each.unit == "bytes") == ("_BYTES" in each.variable)

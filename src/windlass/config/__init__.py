@@ -1,8 +1,8 @@
-"""Every setting, with its variable, unit, default, limits and meaning, said once: on the field.
+"""The settings as values: `load` reads the environment, `check` judges values and how they go together, `settings` lists
+them for the manual.
 
-`load` reads the environment, `check` judges values and how they go together, `settings` lists them for the manual.
-A field `lease_ttl_s` is set by WINDLASS_LEASE_TTL_S; a secret also by WINDLASS_…_FILE, which names a file. Pure: the
-environment and the reading of files are arguments. Secrets appear in no repr and in no message.
+The fields are in roles.py. Pure: the environment and the reading of files are arguments. Secrets appear in no repr and
+in no message.
 """
 
 import difflib
@@ -12,162 +12,41 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple, get_args
 from urllib.parse import urlsplit
 
+from windlass.config.roles import (
+    ApiConfig,
+    AuthConfig,
+    ClientConfig,
+    JobsConfig,
+    LeaseConfig,
+    PlacementConfig,
+    StoreConfig,
+    WorkerConfig,
+)
+from windlass.config.rules import Rule, variable
 from windlass.errors import Misconfigured
-from windlass.payload import payload_bytes_max
+
+__all__ = [
+    "ApiConfig",
+    "AuthConfig",
+    "ClientConfig",
+    "Config",
+    "JobsConfig",
+    "LeaseConfig",
+    "PlacementConfig",
+    "Report",
+    "Setting",
+    "StoreConfig",
+    "WorkerConfig",
+    "is_schema_name",
+    "load",
+    "queue_weights",
+    "redacted",
+    "settings",
+    "variable",
+]
 
 _PREFIX: Final = "WINDLASS_"
 _day_s: Final = 86_400
-_mib: Final = 1_048_576
-_LEVELS: Final = ("debug", "info", "warning", "error")
-_FORMATS: Final = ("auto", "json", "pretty")
-
-
-class Rule(NamedTuple):
-    """What a field's metadata hold: its unit, its limits (ends included) and its meaning."""
-
-    meaning: str
-    unit: str = ""
-    least: float | None = None
-    most: float | None = None
-    secret: bool = False
-
-    @property
-    def allowed(self) -> str:
-        if self.least is None or self.most is None:
-            return self.unit
-        return f"{self.least:,} to {self.most:,} {self.unit}"
-
-
-def _setting(default: Any, meaning: str, **rule: Any) -> Any:
-    return field(default=default, repr=not rule.get("secret"), metadata={"rule": Rule(meaning, **rule)})
-
-
-@dataclass(frozen=True, slots=True)
-class StoreConfig:
-    """PostgreSQL: where it is, and how we use it."""
-
-    database_url: str | None = _setting(
-        None, "the database; not set: the embedded PostgreSQL", unit="postgresql:// URL", secret=True
-    )
-    direct_url: str | None = _setting(
-        None,
-        "the same database without the pooler, for LISTEN and for detaching partitions; not set: database_url",
-        unit="postgresql:// URL",
-        secret=True,
-    )
-    data_dir: str | None = _setting(
-        None, "where the embedded PostgreSQL keeps its data; not set: the user's data folder", unit="folder"
-    )
-    postgres_bin_dir: str | None = _setting(
-        None,
-        "the folder with the embedded PostgreSQL's programs; not set: the wheel's, else the system's",
-        unit="folder",
-    )
-    schema: str = _setting("windlass", "the schema that holds our tables", unit="identifier")
-    pool_min: int = _setting(2, "connections kept open per process", unit="connections", least=0, most=1000)
-    pool_max: int = _setting(10, "connections per process at most", unit="connections", least=2, most=1000)
-    statement_timeout_s: float = _setting(30.0, "a statement is given up after", unit="s", least=0.1, most=3600)
-    lock_timeout_s: float = _setting(
-        2.0,
-        "a wait for an idempotency key that another transaction holds is given up after",
-        unit="s",
-        least=0.01,
-        most=600,
-    )
-    head_start_s: float = _setting(
-        60.0, "one level of priority is worth this much waiting", unit="s", least=0, most=_day_s
-    )
-    statement_cache_size: int = _setting(
-        100,
-        "prepared statements kept per connection; 0 for poolers that cannot",
-        unit="statements",
-        least=0,
-        most=10_000,
-    )
-    retention_days: int = _setting(14, "finished jobs are kept for", unit="days", least=2, most=3650)
-    partitions_ahead: int = _setting(3, "partitions made before they are needed", unit="partitions", least=1, most=60)
-    payload_bytes_max: int = _setting(
-        payload_bytes_max, "the largest payload of a job", unit="bytes", least=1024, most=64 * _mib
-    )
-    key_ttl_s: float = _setting(
-        float(_day_s),
-        "an idempotency key lives for, or until its job has finished, whichever is later",
-        unit="s",
-        least=60,
-        most=366 * _day_s,
-    )
-
-    @property
-    def retention_s(self) -> float:
-        return self.retention_days * float(_day_s)
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseConfig:
-    """How soon the dead are noticed."""
-
-    lease_ttl_s: float = _setting(15.0, "a worker not renewed for this long is dead", unit="s", least=1, most=3600)
-    heartbeat_s: float = _setting(5.0, "leases are renewed every", unit="s", least=0.1, most=1200)
-    reap_tick_s: float = _setting(
-        1.0, "the leader looks for the jobs of dead workers every", unit="s", least=0.05, most=60
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementConfig:
-    """What happens to jobs that find no room."""
-
-    reservations: str = _setting("on", "threads are kept free for wide jobs that were passed over", unit="on or off")
-    reserve_after_s: float = _setting(
-        2.0, "a wide job gets threads reserved after being passed over for", unit="s", least=0, most=3600
-    )
-    too_wide_grace_s: float = _setting(
-        5.0, "a job wider than any worker waits for a wider one for", unit="s", least=0, most=_day_s
-    )
-    hold_unknown_after_s: float = _setting(
-        60.0, "jobs of a type no live worker knows are moved aside after", unit="s", least=1, most=_day_s
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerConfig:
-    """The processes that run jobs, and how they end."""
-
-    threads: int = _setting(8, "threads of each worker process", unit="threads", least=1, most=1024)
-    processes: int = _setting(1, "worker processes under one supervisor", unit="processes", least=1, most=256)
-    queues: str = _setting("default", "the queues served, with weights: a,b=3", unit="names")
-    poll_s: float = _setting(1.0, "an idle worker looks for jobs every, hinted or not", unit="s", least=0.05, most=60)
-    buffer_s: float = _setting(0.05, "a worker claims ahead what it will begin within", unit="s", least=0, most=1)
-    stop_ask_s: float = _setting(
-        1.0, "a job told to stop is only asked for, before an exception is thrown into it", unit="s", least=0, most=3600
-    )
-    stop_grace_s: float = _setting(
-        5.0, "a job told to stop is given up, and its process ended, after", unit="s", least=0.1, most=3600
-    )
-    drain_s: float = _setting(30.0, "a shutdown lets running jobs finish for", unit="s", least=0, most=_day_s)
-    deaf_s: float = _setting(
-        30.0,
-        "a worker that has had room and got none of the jobs that wait for it is deaf after",
-        unit="s",
-        least=1,
-        most=3600,
-    )
-    start_s: float = _setting(60.0, "a worker process must have started within", unit="s", least=1, most=3600)
-    isolated_jobs_max: int = _setting(
-        100, "a process of isolated jobs is replaced after", unit="jobs", least=1, most=1_000_000
-    )
-    isolated_mib_max: int = _setting(
-        512, "a process of isolated jobs is replaced when it has grown beyond", unit="MiB", least=16, most=1_048_576
-    )
-    worker_mib_max: int = _setting(
-        0,
-        "a worker process grown beyond this finishes its jobs and is replaced; 0: never",
-        unit="MiB",
-        least=0,
-        most=1_048_576,
-    )
-    log_level: str = _setting("info", "what is logged: debug, info, warning or error", unit="level")
-    log_format: str = _setting("auto", "json, pretty, or auto: pretty on a terminal", unit="format")
 
 
 class Report(NamedTuple):
@@ -185,6 +64,10 @@ class Config:
     lease: LeaseConfig = field(default_factory=LeaseConfig)
     placement: PlacementConfig = field(default_factory=PlacementConfig)
     worker: WorkerConfig = field(default_factory=WorkerConfig)
+    api: ApiConfig = field(default_factory=ApiConfig)
+    auth: AuthConfig = field(default_factory=AuthConfig)
+    jobs: JobsConfig = field(default_factory=JobsConfig)
+    client: ClientConfig = field(default_factory=ClientConfig)
     unknown: tuple[str, ...] = ()
 
     def check(self) -> Report:
@@ -208,6 +91,10 @@ _ROLES: Final[Mapping[str, type]] = {
     "lease": LeaseConfig,
     "placement": PlacementConfig,
     "worker": WorkerConfig,
+    "api": ApiConfig,
+    "auth": AuthConfig,
+    "jobs": JobsConfig,
+    "client": ClientConfig,
 }
 
 
@@ -217,10 +104,6 @@ def settings() -> Iterator[Setting]:
         for each in fields(role):
             rule: Rule = each.metadata["rule"]
             yield Setting(variable(each.name), each.default, rule.unit, rule.allowed, rule.meaning, rule.secret)
-
-
-def variable(name: str) -> str:
-    return _PREFIX + name.upper()
 
 
 def load(environ: Mapping[str, str], *, read: Callable[[str], str] | None = None) -> Config:
@@ -299,33 +182,27 @@ def _parse(name: str, text: str, kind: Any, rule: Rule) -> Any:
 
 def _problems(config: Config) -> Iterator[str]:
     """What is wrong with single values."""
-    for role in (config.store, config.lease, config.placement, config.worker):
+    for role_name in _ROLES:
+        role = getattr(config, role_name)
         for each in fields(role):
             rule: Rule = each.metadata["rule"]
             value = getattr(role, each.name)
             if rule.least is not None and rule.most is not None and not rule.least <= value <= rule.most:
                 yield f"{variable(each.name)} = {str(value)[:60]}: must be {rule.allowed}"
-            elif rule.secret and value is not None and (problem := _url_problem(value)):
+            elif rule.choices and value not in rule.choices:
+                yield f"{variable(each.name)} = {_cut(value)}: must be {rule.allowed}"
+            elif rule.unit.startswith("postgresql://") and value is not None and (problem := _url_problem(value)):
                 also = " (or DATABASE_URL)" if each.name == "database_url" else ""
                 yield f"{variable(each.name)}{also}: {problem}"
-    if config.placement.reservations not in {"on", "off"}:
-        yield f"{variable('reservations')} = {_cut(config.placement.reservations)}: must be on or off"
-    yield from _worker_problems(config.worker)
+    try:
+        queue_weights(config.worker.queues)
+    except ValueError as problem:
+        yield f"{variable('queues')} = {_cut(config.worker.queues)}: {problem}"
     if not is_schema_name(config.store.schema):
         yield (
             f"WINDLASS_SCHEMA = {_cut(config.store.schema)}: must be 1 to 40 of a-z 0-9 _, begin with a letter or _, "
             "and not be a name of PostgreSQL's own"
         )
-
-
-def _worker_problems(worker: WorkerConfig) -> Iterator[str]:
-    for name, allowed in (("log_level", _LEVELS), ("log_format", _FORMATS)):
-        if getattr(worker, name) not in allowed:
-            yield f"{variable(name)} = {_cut(getattr(worker, name))}: must be {', '.join(allowed[:-1])} or {allowed[-1]}"
-    try:
-        queue_weights(worker.queues)
-    except ValueError as problem:
-        yield f"{variable('queues')} = {_cut(worker.queues)}: {problem}"
 
 
 def queue_weights(text: str) -> dict[str, int]:
