@@ -4,13 +4,26 @@ WindlassError                      everything we raise
 ├── RequestError                   the caller's fault: say it once, do not retry
 │   ├── InvalidJob                 422  a field of the job is wrong; names the field
 │   │   ├── InvalidPayload         422  a payload that could not come back as it went in
-│   │   └── InvalidId              422  a supplied id is no UUIDv7, or not of these days
-│   ├── InvalidQuery               422  a list was asked for in a way that cannot be answered
+│   │   ├── InvalidId              422  a supplied id is no UUIDv7, or not of these days
+│   │   └── UnknownType            422  no worker has ever declared the type
+│   ├── InvalidField               422  a field of another request is wrong; names the field
+│   │   └── InvalidQuery           422  a list was asked for in a way that cannot be answered
 │   ├── JobNotFound                404
+│   ├── UserNotFound               404
+│   ├── KeyNotFound                404  there is no such API key
+│   ├── NoSuchPath                 404  nothing is served there
+│   ├── WrongMethod                405  something is, but not in this way
 │   ├── NotPossible                409  the state machine says no; names the job and its state
 │   ├── IdTaken                    409  the supplied id belongs to another job
 │   ├── KeyReused                  422  the idempotency key was used with another body
-│   └── KeyBusy                    409  another transaction holds the idempotency key right now
+│   ├── KeyBusy                    409  another transaction holds the idempotency key right now
+│   ├── NameTaken                  409  there is a user of that name already
+│   ├── Unauthorized               401  nobody we know; says no more, so that nothing can be learned from it
+│   ├── Forbidden                  403  known, but not allowed to do this
+│   ├── TooLarge                   413  the body is larger than is taken
+│   ├── WrongMedia                 415  the body is of a kind that is not taken
+│   ├── TooSlow                    408  the request did not arrive in time
+│   └── TooManyRequests            429  come back later; says when
 ├── Unavailable                    503  database or network: safe to repeat with the same ids or keys
 │   └── Contended                  503  gave way to other transactions too often: safe to repeat
 │       └── NoPartition            503  a row met a partition that is going, or one that is not made yet
@@ -27,6 +40,7 @@ simply be made again.
 """
 
 import math
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -70,9 +84,34 @@ class InvalidId(InvalidJob):
     code = "invalid_id"
 
 
-class InvalidQuery(RequestError):
-    code = "invalid_query"
+class UnknownType(InvalidJob):
+    """`known`: types there are that are written almost like it."""
+
+    code = "unknown_type"
+
+    def __init__(self, type_: str, known: Sequence[str] = ()) -> None:
+        meant = f"; did you mean {' or '.join(known)}?" if known else ""
+        super().__init__("type", f"no worker has declared the type {type_!r}{meant}")
+        self.type = type_
+        self.known = tuple(known)
+
+
+class InvalidField(RequestError):
+    """A field of a request that is no job is wrong. `field` is its path."""
+
+    code = "invalid_field"
     http_status = 422
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class InvalidQuery(InvalidField):
+    """A list was asked for in a way that cannot be answered."""
+
+    code = "invalid_query"
 
 
 class JobNotFound(RequestError):
@@ -83,6 +122,48 @@ class JobNotFound(RequestError):
     def __init__(self, job_id: object) -> None:
         super().__init__(f"there is no job {job_id}")
         self.job_id = job_id
+
+
+class UserNotFound(RequestError):
+    code = "user_not_found"
+    http_status = 404
+    exit_code = 4
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no user {name!r}")
+        self.name = name
+
+
+class KeyNotFound(RequestError):
+    code = "key_not_found"
+    http_status = 404
+    exit_code = 4
+
+    def __init__(self, key_id: object) -> None:
+        super().__init__(f"there is no API key {key_id}")
+        self.key_id = key_id
+
+
+class NoSuchPath(RequestError):
+    code = "no_such_path"
+    http_status = 404
+    exit_code = 4
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"there is nothing at {path}")
+        self.path = path
+
+
+class WrongMethod(RequestError):
+    """`allowed` goes into the Allow header."""
+
+    code = "wrong_method"
+    http_status = 405
+
+    def __init__(self, method: str, allowed: Sequence[str]) -> None:
+        super().__init__(f"{method} is not possible here; possible: {', '.join(allowed)}")
+        self.method = method
+        self.allowed = tuple(allowed)
 
 
 class NotPossible(RequestError):
@@ -119,6 +200,71 @@ class KeyBusy(RequestError):
     def __init__(self, key: str) -> None:
         super().__init__(f"idempotency key {key!r} is held by a transaction that has not ended; try again")
         self.key = key
+
+
+class NameTaken(RequestError):
+    code = "name_taken"
+    http_status = 409
+    exit_code = 5
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a user {name!r} already")
+        self.name = name
+
+
+class Unauthorized(RequestError):
+    """Always the same words: whether a user exists, or how a token is wrong, is nobody's business."""
+
+    code = "unauthorized"
+    http_status = 401
+    exit_code = 7
+
+    def __init__(self, message: str = "who you are could not be established; send a valid token") -> None:
+        super().__init__(message)
+
+
+class Forbidden(RequestError):
+    code = "forbidden"
+    http_status = 403
+    exit_code = 7
+
+
+class TooLarge(RequestError):
+    code = "too_large"
+    http_status = 413
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(f"the body must not be larger than {bytes_max:,} bytes")
+        self.bytes_max = bytes_max
+
+
+class WrongMedia(RequestError):
+    code = "wrong_media"
+    http_status = 415
+
+    def __init__(self, given: str | None, taken: Sequence[str]) -> None:
+        super().__init__(f"the body must be {' or '.join(taken)}, not {given or 'of no named kind'}")
+        self.given = given
+        self.taken = tuple(taken)
+
+
+class TooSlow(RequestError):
+    code = "too_slow"
+    http_status = 408
+    retryable = True
+
+
+class TooManyRequests(RequestError):
+    """`retry_after_s` goes into the Retry-After header."""
+
+    code = "too_many_requests"
+    http_status = 429
+    exit_code = 6
+    retryable = True
+
+    def __init__(self, retry_after_s: float, message: str = "too many requests") -> None:
+        super().__init__(f"{message}; try again in {math.ceil(retry_after_s)} s")
+        self.retry_after_s = retry_after_s
 
 
 class Unavailable(WindlassError):

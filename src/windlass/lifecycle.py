@@ -153,6 +153,9 @@ def settle(
             assert_never(outcome)
 
 
+_GROWTH_MAX: Final = 700.0  # e to this power is about the largest float
+
+
 def backoff(failures: int, policy: RetryPolicy, *, jitter: float) -> float:
     """Seconds to wait after the n-th failure. Jitter is applied after the cap, or a herd re-forms at the cap."""
     return _backoff_bare(failures, policy) * (1 + policy.jitter * (2 * jitter - 1))
@@ -162,9 +165,12 @@ def _backoff_bare(failures: int, policy: RetryPolicy) -> float:
     doublings = max(0, failures - 1)
     if policy.base_s <= 0 or policy.cap_s <= 0:
         return 0.0
-    # Compared as logarithms: factor ** 1000 overflows.
-    if math.log(policy.base_s) + doublings * math.log(policy.factor) >= math.log(policy.cap_s):
+    # Compared as logarithms: factor ** 1000 overflows, also where a tiny base keeps the delay itself small.
+    growth = doublings * math.log(policy.factor)
+    if math.log(policy.base_s) + growth >= math.log(policy.cap_s):
         return policy.cap_s
+    if growth > _GROWTH_MAX:
+        return min(policy.cap_s, math.exp(math.log(policy.base_s) + growth))
     return min(policy.cap_s, policy.base_s * policy.factor**doublings)
 
 

@@ -41,6 +41,7 @@ thread_demand_max: Final = 1024
 max_attempts_max: Final = 1000
 timeout_s_max: Final = 30 * 86_400.0
 delay_s_max: Final = 3650 * 86_400.0
+description_max: Final = 4_000
 
 
 class RetryPolicy(NamedTuple):
@@ -60,6 +61,8 @@ class NewJob(NamedTuple):
 
     `id`: a UUIDv7 the caller made, so that a submission whose answer was lost can be repeated without doubling.
     `scheduled_at` (aware) or `delay_s`: not before that. `idempotency_key`: same key and body give the first job.
+    `inherited`: the fields of `declarable` that nobody said, and that are as the type declares them just now: with another
+    default, as after a deployment, a repeated submission is still the same one.
     """
 
     type: str
@@ -78,6 +81,12 @@ class NewJob(NamedTuple):
     idempotency_key: str | None = None
     if_too_wide: TooWide = "narrow"
     trace: str | None = None
+    inherited: frozenset[str] = frozenset()
+
+
+declarable: Final = frozenset(
+    ("queue", "priority", "thread_demand", "max_attempts", "timeout_s", "retry", "tags", "if_too_wide")
+)
 
 
 class Enqueued(NamedTuple):
@@ -136,6 +145,32 @@ class Lease(NamedTuple):
     def claim(self) -> tuple[UUID, UUID]:
         """This claim of this job, and no other: the job and the token."""
         return self.job_id, self.token
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A type as a worker declares it: what its jobs have where they say nothing else. `schema` is the JSON Schema of its
+    payload, as JSON text; None where the handler's parameters cannot be told in one."""
+
+    name: str
+    queue: str = "default"
+    priority: int = 0
+    thread_demand: int = 1
+    max_attempts: int = 3
+    timeout_s: float = 3600.0
+    retry: RetryPolicy | None = None
+    tags: Sequence[str] = ()
+    if_too_wide: TooWide = "narrow"
+    description: str | None = None
+    schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownType:
+    """A declared type. `alive`: some living worker runs its jobs now."""
+
+    declared: Declared
+    alive: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +348,8 @@ def check_new_job(job: NewJob) -> None:
         _check_retry(job.retry)
     if job.delay_s is not None or job.scheduled_at is not None:
         _check_due(job)
+    if not isinstance(job.inherited, frozenset) or not job.inherited <= declarable:
+        raise InvalidJob("inherited", "must be a frozenset of fields that a type declares")
 
 
 def _check_tags(tags: Sequence[str]) -> None:

@@ -32,16 +32,32 @@ _NAMED_PASSWORDS: Final = re.compile(
     )
     """
 )
+# Each URL is looked at for some thousand characters, so a text of nothing else would take seconds. In one with more of
+# them, what stands between :// and the last @ of a word is hidden, whatever it is.
+_urls_max: Final = 16
+_WORD: Final = re.compile(r"[^\s\"']+")
+_NAMES: Final = ("password", "passfile", "passwd")
 
 
 def redact(text: str) -> str:
     """The text without the passwords of URLs and connection strings."""
     if "://" in text and "@" in text:
-        for pattern in _URL_PASSWORDS:
-            text = pattern.sub(r"\1:***@", text)
-    if "pass" in text.lower():
+        if text.count("://") > _urls_max:
+            text = _WORD.sub(_without_logins, text)
+        else:
+            for pattern in _URL_PASSWORDS:
+                text = pattern.sub(r"\1:***@", text)
+    low = text.lower()
+    if any(name in low for name in _NAMES):
         text = _NAMED_PASSWORDS.sub(_hidden, text)
     return text
+
+
+def _without_logins(word: re.Match[str]) -> str:
+    said = word[0]
+    begin = said.find("://") + 3
+    end = said.rfind("@")
+    return f"{said[:begin]}***{said[end:]}" if 2 < begin < end and ":" in said[begin:end] else said
 
 
 def _hidden(found: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import islice
@@ -364,6 +364,20 @@ class LineHandler(logging.Handler):
         self._stream = stream
         self._render = render
         self._writing = self.lock or threading.RLock()  # logging makes its own anew in a forked process
+
+    @property
+    def is_json(self) -> bool:
+        return self._render is _json
+
+    def write_lines(self, lines: Iterable[str]) -> None:
+        """Lines that are rendered already, at once. Never raises: to log is not worth a failure."""
+        try:
+            text = "".join(f"{line}\n" for line in lines)
+            with self._writing:
+                self._stream.write(text)
+                self._stream.flush()
+        except (OSError, ValueError):  # a pipe that nobody reads, a stream that was closed
+            pass
 
     def handle(self, record: logging.LogRecord) -> bool:
         try:

@@ -23,13 +23,19 @@ from windlass.model import (
     type_name_max,
 )
 
-_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]*$"
+# The end of a pattern: `$` alone lets a line end pass behind it, in Python though not in JavaScript.
+END = r"$(?!\n)"
+_NAME = rf"^[A-Za-z0-9_][A-Za-z0-9_.:/-]*{END}"
 
 TypeName = Annotated[str, Meta(min_length=1, max_length=type_name_max, pattern=_NAME, examples=["email"])]
 QueueName = Annotated[str, Meta(min_length=1, max_length=queue_name_max, pattern=_NAME, examples=["default"])]
 Text = Annotated[str, Meta(min_length=1, max_length=type_name_max)]
 Tag = Annotated[str, Meta(min_length=1, max_length=tag_max)]
 Key = Annotated[str, Meta(min_length=1, max_length=key_max)]
+Fingerprint = Annotated[
+    str,
+    Meta(min_length=1, max_length=64, description="of the error, as groups of dead letters tell it; failed jobs only"),
+]
 Priority = Annotated[int, Meta(ge=-priority_max, le=priority_max, description="larger runs first")]
 Threads = Annotated[int, Meta(ge=1, le=thread_demand_max)]
 Moment = Annotated[datetime, Meta(tz=True, description="RFC 3339, with its zone")]
@@ -211,15 +217,21 @@ class Moved(Told):
     status: StatusName
 
 
-class Filter(Asked):
-    """Which jobs. Everything given must hold."""
+class Traits(Asked):
+    """What jobs are like. Everything given must hold."""
 
-    status: list[StatusName] = []
     type: TypeName | None = None
     queue: QueueName | None = None
     tag: Tag | None = None
     created_after: Moment | None = None
     created_before: Moment | None = None
+    fingerprint: Fingerprint | None = None
+
+
+class Filter(Traits):
+    """Which jobs. Everything given must hold."""
+
+    status: list[StatusName] = []
 
 
 class BulkAction(Asked):
@@ -271,6 +283,13 @@ class DeadLetterGroups(Told):
 # The cluster. -------------------------------------------------------------------------------------------------------
 
 
+class Page(Asked):
+    """Which part of a list that is sorted by name. `cursor`: the next_cursor of the part before."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    cursor: Annotated[str, Meta(min_length=1, max_length=type_name_max)] | None = None
+
+
 class Line(Told):
     """How many jobs of a queue and type are in a status."""
 
@@ -281,11 +300,12 @@ class Line(Told):
 
 
 class Stats(Told):
-    """Exact counts."""
+    """Exact counts. `complete`: whether `lines` are all there are; else they are those with the most jobs."""
 
     total: int
     statuses: dict[str, int]
     lines: list[Line]
+    complete: bool = True
 
 
 class Queue(Told):
@@ -298,6 +318,7 @@ class Queue(Told):
 
 class Queues(Told):
     queues: list[Queue]
+    next_cursor: str | None = None
 
 
 class Worker(Told):
@@ -319,6 +340,7 @@ class Worker(Told):
 
 class Workers(Told):
     workers: list[Worker]
+    next_cursor: str | None = None
 
 
 class JobType(Told):
@@ -337,6 +359,23 @@ class JobType(Told):
 
 class JobTypes(Told):
     types: list[JobType]
+    next_cursor: str | None = None
+
+
+# Streams. -----------------------------------------------------------------------------------------------------------
+
+
+class Place(Told):
+    """Where a watched job is. `status` is null if there is no such job."""
+
+    id: UUID
+    status: StatusName | None
+
+
+class End(Told):
+    """Why a stream ends: the server shuts down, or the token it was opened with is no longer good."""
+
+    reason: Literal["closing", "expired"]
 
 
 # Who. ---------------------------------------------------------------------------------------------------------------
@@ -370,8 +409,16 @@ class Me(Told):
 
 
 class NewUser(Asked):
-    name: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
+    name: Annotated[str, Meta(min_length=1, max_length=100, pattern=rf"^[A-Za-z0-9_][A-Za-z0-9_.@-]*{END}")]
     password: Annotated[str, Meta(min_length=8, max_length=1000)]
+    scopes: Annotated[list[Scope], Meta(min_length=1)]
+
+
+class NewPassword(Asked):
+    password: Annotated[str, Meta(min_length=8, max_length=1000)]
+
+
+class NewScopes(Asked):
     scopes: Annotated[list[Scope], Meta(min_length=1)]
 
 
@@ -443,6 +490,11 @@ class Problem(Told, omit_defaults=True):
 
 def encode(told: Told) -> bytes:
     return _encoder.encode(told)
+
+
+def encode_any(value: Any) -> bytes:
+    """Any JSON value with something told in it: a bare list, say."""
+    return _encoder.encode(value)
 
 
 _encoder = msgspec.json.Encoder()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.factory import Rig
 from windlass.config import StoreConfig
-from windlass.errors import IdTaken, InvalidId, InvalidJob, InvalidPayload, JobNotFound, NotPossible
+from windlass.errors import IdTaken, InvalidId, InvalidJob, InvalidPayload, JobNotFound, NotPossible, WindlassError
 from windlass.lifecycle import Completed
 from windlass.model import Enqueued, Error, Lease, NewJob, RetryPolicy, Status
 from windlass.store.ids import Ids
@@ -161,6 +161,16 @@ async def test_of_independent_jobs_only_the_culprit_gets_an_error(store: Store, 
     )
     assert [type(answer) for answer in answers] == [Enqueued, InvalidPayload, Enqueued, IdTaken, Enqueued]
     assert await stored(sql) == 4
+
+
+async def test_a_job_that_postgresql_itself_refuses_is_the_only_one_refused(store: Store, sql: Sql) -> None:
+    await sql.execute("alter table windlass.job add constraint no_seven check (payload::text <> '7')")
+    for key in (None, "k"):
+        jobs = [NewJob("echo", n, idempotency_key=key and f"{key}{n}") for n in range(20)]
+        answers = await store.intake.enqueue_each(jobs)
+        assert [n for n, answer in enumerate(answers) if not isinstance(answer, Enqueued)] == [7]
+        assert isinstance(answers[7], WindlassError)
+    assert await stored(sql) == 38
 
 
 async def test_independent_jobs_are_stored_once_although_one_collides(store: Store, sql: Sql) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from tests.factory import Rig
 from windlass.config import StoreConfig
-from windlass.errors import InvalidPayload, KeyBusy, KeyReused
+from windlass.errors import IdTaken, InvalidPayload, KeyBusy, KeyReused
 from windlass.lifecycle import Completed
-from windlass.model import Enqueued, NewJob, RetryPolicy, Status
+from windlass.model import Enqueued, NewJob, RetryPolicy, Status, declarable
 from windlass.store.ids import Ids
 from windlass.store.store import Store, open_store
 
@@ -73,6 +73,33 @@ async def test_the_same_key_with_another_body_is_refused_and_stores_nothing(stor
             await store.intake.enqueue([NewJob("echo"), keyed("other"), job._replace(**fields)])
     assert await stored(sql) == 1
     assert await sql.fetchval("select count(*) from windlass.idempotency") == 1
+
+
+DEFAULTS: list[dict[str, Any]] = [
+    {"queue": "elsewhere"},
+    {"priority": 1},
+    {"thread_demand": 2},
+    {"max_attempts": 4},
+    {"timeout_s": 1.0},
+    {"retry": RetryPolicy(base_s=2)},
+    {"tags": ("t",)},
+    {"if_too_wide": "fail"},
+]
+
+
+@pytest.mark.parametrize("key", ["k", None])
+async def test_a_repetition_is_the_same_job_also_if_its_type_has_other_defaults_by_now(
+    store: Store, sql: Sql, key: str | None
+) -> None:
+    made = Ids(store.postgres.now_ms).make(1)[0]
+    job = NewJob("echo", 1, id=None if key else made, idempotency_key=key, inherited=declarable)
+    (first,) = await store.intake.enqueue([job])
+    for fields in DEFAULTS:
+        assert await store.intake.enqueue([job._replace(**fields)]) == [Enqueued(first.id, duplicate=True)]
+        said = job._replace(**fields, inherited=declarable.difference(fields))
+        with pytest.raises(KeyReused if key else IdTaken):  # what the caller himself has changed is another job
+            await store.intake.enqueue([said])
+    assert await stored(sql) == 1
 
 
 async def test_the_order_of_payload_keys_does_not_matter(store: Store) -> None:
@@ -172,6 +199,21 @@ async def test_only_the_job_whose_key_is_held_by_an_open_transaction_is_turned_a
     await holder.commit()
     assert await store.intake.enqueue([keyed("held")]) == [Enqueued(held.id, duplicate=True)]
     assert await stored(sql) == 4
+
+
+async def test_a_held_key_keeps_the_others_of_its_group_waiting_for_a_moment_alone(
+    config: StoreConfig, store: Store, sql: Sql
+) -> None:
+    holder = sql.transaction()
+    await holder.start()
+    await store.intake.enqueue([keyed("held")], connection=sql)
+    async with open_store(replace(config, lock_timeout_s=20)) as patient:
+        began_s = time.monotonic()
+        answers = await patient.intake.enqueue_each([keyed(f"k{n}") for n in range(100)] + [keyed("held")])
+        assert time.monotonic() - began_s < 10
+    assert isinstance(answers.pop(), KeyBusy)
+    assert all(isinstance(answer, Enqueued) for answer in answers)
+    await holder.rollback()
 
 
 async def test_a_key_is_free_again_when_its_holder_rolls_back(store: Store, sql: Sql) -> None:

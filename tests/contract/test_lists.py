@@ -1,7 +1,7 @@
 """The pages of a list, put together, are exactly the jobs that match, newest first, each once, whatever moves meanwhile."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -17,6 +17,7 @@ from windlass.model import PENDING, Error, Job, NewJob, Status
 from windlass.store.ids import Ids, unix_ms
 from windlass.store.protocol import JobQuery
 from windlass.store.store import Store
+from windlass.store.views import Views
 
 Sql = asyncpg.Connection
 
@@ -122,13 +123,17 @@ async def test_a_job_keeps_its_place_while_it_moves(rig: Rig, store: Store) -> N
     draw = random.Random(3)
     ids = await everything(rig, draw, 120)
     worker = await rig.worker(queues=QUEUES, types=TYPES)
+    moves: list[Callable[[list[UUID]], Awaitable[object]]] = [
+        store.intake.cancel_many,
+        store.intake.retry_many,
+        store.intake.run_now_many,
+    ]
 
     async def move() -> None:
         await store.intake.set_paused("paused", paused=draw.random() < 0.5)
         for lease in await worker.claim():
             await worker.settle(lease, draw.choice(_OUTCOMES))
-        some = draw.sample(ids, 30)
-        await draw.choice([store.intake.cancel_many, store.intake.retry_many, store.intake.run_now_many])(some)
+        await draw.choice(moves)(draw.sample(ids, 30))
         await rig.enqueue(2, queue="a")  # newer than the first page: not seen
 
     assert [job.id for job in await listed(store, JobQuery(limit=9), between=move)] == ids
@@ -184,3 +189,27 @@ async def test_no_text_in_a_filter_is_more_than_a_text(rig: Rig, store: Store, s
             for query in (replace(every, type=text), replace(every, queue=text), replace(every, tag=text)):
                 assert await listed(store, query) == []
     assert await sql.fetchval("select count(*) from windlass.job") == 1
+
+
+class _Meanwhile(Views):
+    """Views in whose lists something happens between two statements."""
+
+    def __init__(self, store: Store, happens: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(store.postgres)
+        self._happens = happens
+
+    async def _bound(self, search: Any, connection: Any) -> UUID | None:
+        await self._happens()
+        return await super()._bound(search, connection)
+
+
+async def test_a_job_that_ends_while_it_is_looked_for_is_found(rig: Rig, store: Store) -> None:
+    (job_id,) = await rig.enqueue()  # nothing of its type has finished so far, so nothing is looked for there
+    worker = await rig.worker()
+
+    async def ends() -> None:
+        (lease,) = await worker.claim()
+        await worker.settle(lease, Completed())
+
+    page = await _Meanwhile(store, ends).jobs(JobQuery(type="echo"))
+    assert [job.id for job in page.jobs] == [job_id]

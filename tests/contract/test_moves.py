@@ -36,6 +36,14 @@ async def test_cancelling_a_running_job_asks_its_worker_and_wins_over_failure(ri
     assert receipt.moved == {lease.job_id: Status.CANCELLED}
 
 
+async def test_of_jobs_that_were_to_be_cancelled_while_they_wait_the_running_go_on(rig: Rig, store: Store) -> None:
+    running, waiting = await rig.job(Status.RUNNING), await rig.job(Status.READY)
+    answers = await store.intake.cancel_many([running, waiting], running=False)
+    assert isinstance(answers[running], NotPossible)
+    assert answers[waiting] is Status.CANCELLED
+    assert not (await store.views.job(running)).cancel_requested
+
+
 async def test_a_job_that_completes_although_asked_to_cancel_is_completed(rig: Rig, store: Store) -> None:
     worker = await rig.worker()
     await rig.enqueue()
@@ -87,3 +95,11 @@ async def test_a_retried_job_keeps_its_history_and_begins_its_failures_anew(rig:
     assert (job.attempt, job.failures) == (1, 0)
     (attempt,) = await store.views.attempts(job_id)
     assert (attempt.attempt, attempt.status, attempt.error) == (1, "failed", Error("ValueError", "no"))
+
+
+async def test_a_replay_leaves_alone_what_is_no_longer_failed(rig: Rig, store: Store) -> None:
+    failed, completed = await rig.job(Status.FAILED), await rig.job(Status.COMPLETED)
+    answers = await store.intake.retry_many([failed, completed], among=[Status.FAILED])
+    assert answers[failed] is Status.READY
+    assert isinstance(answers[completed], NotPossible)
+    assert await rig.status(completed) is Status.COMPLETED

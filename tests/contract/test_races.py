@@ -66,7 +66,7 @@ async def test_a_claim_during_a_cancel_passes_the_job_by(rig: Rig, store: Store,
     worker = await rig.worker()
     cancelled, other = await rig.enqueue(2)
     async with sql.transaction():
-        await sql.fetch(store.postgres.sql["cancel"], [cancelled], CANCELLED)
+        await sql.fetch(store.postgres.sql["cancel"], [cancelled], CANCELLED, True)
         assert [lease.job_id for lease in await worker.claim()] == [other]
     assert await rig.status(cancelled) is Status.CANCELLED
 
@@ -74,7 +74,7 @@ async def test_a_claim_during_a_cancel_passes_the_job_by(rig: Rig, store: Store,
 async def test_of_two_retries_at_once_one_is_told_the_job_is_ready(rig: Rig, store: Store, sql: Connection) -> None:
     job_id = await rig.job(Status.FAILED)
     async with sql.transaction():
-        await sql.fetch(store.postgres.sql["retry"], [job_id], 60.0)
+        await sql.fetch(store.postgres.sql["retry"], [job_id], 60.0, ["failed"])
         second = asyncio.create_task(store.intake.retry(job_id))
         await waits_for_lock(store)
     with pytest.raises(NotPossible, match="is ready"):
@@ -130,7 +130,7 @@ async def test_a_promotion_during_a_cancel_leaves_the_job_cancelled(rig: Rig, st
     job_id = await rig.job(Status.SCHEDULED)
     await sql.execute("update windlass.scheduled set ready_at = now() - interval '1 s'")
     async with sql.transaction():
-        await sql.fetch(store.postgres.sql["cancel"], [job_id], CANCELLED)
+        await sql.fetch(store.postgres.sql["cancel"], [job_id], CANCELLED, True)
         assert await store.upkeep.promote() == []
     assert await rig.status(job_id) is Status.CANCELLED
 

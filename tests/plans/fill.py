@@ -22,6 +22,10 @@ FINISHED: Final = 210_000
 KEPT: Final = 5_000
 KEYS: Final = 20_000
 OLDEST_DAY: Final = 6
+TYPES_DECLARED: Final = 500
+USERS: Final = 5_000
+SPENT: Final = 20_000  # half of them past their time
+NOTED: Final = 50_000
 
 QUEUES: Final = ("bulk", "default", "mail", "media")
 TYPES: Final = ("email", "export", "rare", "report", "resize", "sync")
@@ -73,9 +77,16 @@ select id, created_at, 3600, 3, priority, demand, type, queue, 'narrow', '{{"to"
 from plan where (kind = 'kept') = {is_kept};
 insert into windlass.tag{kept} select unnest(tags), id from plan where tags is not null and (kind = 'kept') = {is_kept};
 insert into windlass.outcome{kept} (job_id, ready_at, started_at, finished_at, attempt, failures, threads, status, queue,
-  type, worker_id, token, result)
-select id, at, at, at + interval '1 second', 1, 0, demand, {status}, queue, type, null, gen_random_uuid(), 'true'
-from plan where kind = '{kind}';
+  type, worker_id, token, result, error, fingerprint)
+select id, at, at, at + interval '1 second', 1, 0, demand, f.status, queue, type, null, gen_random_uuid(), 'true', f.error,
+  case when f.error is not null then substr(md5((n % 50)::text), 1, 16) end
+from plan
+cross join lateral (select {status} as status) s
+cross join lateral (
+  select s.status, case when s.status = 'failed' then json_build_object('type', 'ValueError', 'message', 'no user ' || n,
+    'traceback', (select string_agg(md5((n + line)::text), E'\n') from generate_series(1, 60) line)) end as error
+) f
+where kind = '{kind}';
 insert into windlass.attempt{kept} (job_id, attempt, started_at, ended_at, status, token, error, fingerprint)
 select o.job_id, a, o.started_at, o.finished_at, 'failed', gen_random_uuid(),
   '{{"type": "ValueError", "message": "no"}}', 'ValueError'
@@ -122,6 +133,17 @@ from (
   union all select 'running', queue, type from windlass.running
 ) place
 group by status, queue, type;
+insert into windlass.job_type
+select 'type ' || n, now(), 60, 3, 0, 1, 'default', 'narrow', array['a'], null, repeat('word ', 200), '{{"type": "object"}}'
+from generate_series(1, {TYPES_DECLARED}) n;
+insert into windlass.account select 'user ' || n, now(), repeat('h', 97), array['read'] from generate_series(1, {USERS}) n;
+insert into windlass.api_key (id, created_at, digest, name, prefix, scopes)
+select gen_random_uuid(), now() - make_interval(secs => n), sha256(n::text::bytea), 'key', 'wl_', array['read']
+from generate_series(1, {USERS}) n;
+insert into windlass.spent
+select 'token ' || n, now() + make_interval(secs => n - {SPENT} / 2 - 3600) from generate_series(1, {SPENT}) n;
+insert into windlass.audit (at, actor, action, target, detail)
+select now(), 'ann', 'cancel', 'job ' || n, '{{"reason": "no"}}' from generate_series(1, {NOTED}) n;
 drop table plan, crew cascade;
 """
 

@@ -9,7 +9,9 @@ from typing import Any, Final
 Node = dict[str, Any]
 
 # What grows with the number of jobs. The rest (worker, queue, horizon, reservation, leader, tally, counter) stays small.
-_GROWS: Final = re.compile(r"(job|tag|outcome|attempt)(_kept|_\d{8}_\d{8})?|scheduled|held|ready|running|idempotency")
+_GROWS: Final = re.compile(
+    r"(job|tag|outcome|attempt)(_kept|_\d{8}_\d{8})?|scheduled|held|ready|running|idempotency|account|api_key|spent|audit"
+)
 _MESSAGE: Final = re.compile(r"duration: ([\d.]+) ms +plan:\s*(\{.*\})", re.DOTALL)
 MOST: Final = 2_000  # rows of a batch or a page
 

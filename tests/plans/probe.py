@@ -9,12 +9,8 @@ import asyncpg
 
 from tests.plans.plan import MOST, Plan, faults
 from windlass.config import StoreConfig
-from windlass.store.hints import Hints
-from windlass.store.intake import Intake
 from windlass.store.postgres import Connection, Postgres
-from windlass.store.store import Store
-from windlass.store.upkeep import Upkeep
-from windlass.store.views import Views
+from windlass.store.store import Store, slices
 
 if TYPE_CHECKING:
     Bare = asyncpg.Connection[asyncpg.Record]
@@ -97,7 +93,7 @@ class Probe:
 
     async def see(self, act: Act) -> Seen:
         """Do it, undo it, and say how it was done."""
-        transaction = self.connection.transaction()
+        transaction = self.connection.transaction(isolation="repeatable_read")  # as lists are looked at
         await transaction.start()
         try:
             self._plans.clear()
@@ -134,7 +130,7 @@ async def probing(url: str) -> AsyncIterator[Probe]:
         pool = cast("asyncpg.Pool[asyncpg.Record]", _OnePool(connection))
         postgres = Postgres(pool, StoreConfig(database_url=url))
         await postgres.synchronise()
-        probe = Probe(connection, Store(postgres, Intake(postgres), Upkeep(postgres), Views(postgres), Hints(postgres)))
+        probe = Probe(connection, slices(postgres))
         connection.add_log_listener(probe.listen)
         yield probe
         connection.remove_log_listener(probe.listen)

@@ -33,7 +33,7 @@ def test_the_manual_explains_every_state_and_every_verb() -> None:
 def settings_table() -> str:
     lines = ["| variable | default | allowed | meaning |", "|---|---|---|---|"]
     for each in settings():
-        default = "not set" if each.default is None else f"`{each.default}`"
+        default = "not set" if each.default is None else f"`{each.default}`" if each.default != "" else "empty"
         also = f", or `{each.variable}_FILE`" if each.secret else ""
         lines.append(f"| `{each.variable}`{also} | {default} | {each.allowed} | {each.meaning} |")
     return "\n".join(lines) + "\n"

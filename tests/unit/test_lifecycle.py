@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from windlass.lifecycle import (
@@ -188,6 +188,7 @@ def test_backoff_doubles_up_to_the_cap(failures: int, seconds: float) -> None:
     st.builds(RetryPolicy, st.floats(0, 1e9), st.floats(1, 100), st.floats(0, 1e9), st.floats(0, 1)),
     jitters,
 )
+@example(160, RetryPolicy(base_s=1e-300, factor=100.0, cap_s=1e9), 0.5)
 def test_backoff_stays_within_the_jitter_around_the_capped_delay(
     failures: int, policy: RetryPolicy, jitter: float
 ) -> None:

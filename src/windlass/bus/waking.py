@@ -5,14 +5,14 @@ every worker, when and if it commits.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from windlass.bus.protocol import Waker
 from windlass.errors import WindlassError
-from windlass.model import Enqueued, NewJob, Status, Want
+from windlass.model import FINISHED, Enqueued, NewJob, Status, Want
 from windlass.store.protocol import Hints, Intake
 
 
@@ -45,8 +45,8 @@ class Waking:
             self._waker.nudge([job_id])
         return status
 
-    async def retry(self, job_id: UUID) -> Status:
-        status = await self._intake.retry(job_id)
+    async def retry(self, job_id: UUID, *, among: Collection[Status] = FINISHED) -> Status:
+        status = await self._intake.retry(job_id, among=among)
         self._waker.wake_all()
         return status
 
@@ -56,15 +56,17 @@ class Waking:
         return status
 
     async def cancel_many(
-        self, job_ids: Iterable[UUID], reason: str = "cancelled on request"
+        self, job_ids: Iterable[UUID], reason: str = "cancelled on request", *, running: bool = True
     ) -> dict[UUID, Status | WindlassError]:
-        answers = await self._intake.cancel_many(job_ids, reason)
-        if running := [job_id for job_id, answer in answers.items() if answer is Status.RUNNING]:
-            self._waker.nudge(running)
+        answers = await self._intake.cancel_many(job_ids, reason, running=running)
+        if asked := [job_id for job_id, answer in answers.items() if answer is Status.RUNNING]:
+            self._waker.nudge(asked)
         return answers
 
-    async def retry_many(self, job_ids: Iterable[UUID]) -> dict[UUID, Status | WindlassError]:
-        return self._woken(await self._intake.retry_many(job_ids))
+    async def retry_many(
+        self, job_ids: Iterable[UUID], *, among: Collection[Status] = FINISHED
+    ) -> dict[UUID, Status | WindlassError]:
+        return self._woken(await self._intake.retry_many(job_ids, among=among))
 
     async def run_now_many(self, job_ids: Iterable[UUID]) -> dict[UUID, Status | WindlassError]:
         return self._woken(await self._intake.run_now_many(job_ids))

@@ -27,7 +27,7 @@ class StoreConfig:
         secret=True,
     )
     data_dir: str | None = setting(
-        None, "where the embedded PostgreSQL keeps its data; not set: the user's data folder", unit="folder"
+        None, "where `windlass up` keeps its database and its secret; not set: the user's data folder", unit="folder"
     )
     postgres_bin_dir: str | None = setting(
         None,
@@ -222,7 +222,7 @@ class JobsConfig:
     )
     webhook_secret: str | None = setting(
         None,
-        "what webhooks are signed with, as whsec_…; several, separated by blanks, while changing it",
+        "what webhooks are signed with, as whsec_… or NAME=whsec_… for jobs with that secret_name; separated by blanks",
         unit="keys",
         secret=True,
     )

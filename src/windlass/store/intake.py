@@ -5,9 +5,11 @@ without doubling. Given the caller's own connection, it happens inside the calle
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
+
+import asyncpg
 
 from windlass.errors import (
     Contended,
@@ -27,11 +29,15 @@ from windlass.store import partitions
 from windlass.store.foreign import adapted
 from windlass.store.ids import Ids
 from windlass.store.postgres import Connection, Postgres, patiently
-from windlass.store.rows import Row, fingerprint, fits_one_page, is_plain, is_same, page_max, pages, to_rows
+from windlass.store.rows import Row, columns, fingerprint, fits_one_page, is_plain, is_same, page_max, pages, to_rows
 
 _LOOKS: Final = 20
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 WAKING: Final = 0x77696E64  # the advisory lock of who wakes by his own commit
+# What a group waits for a key that another transaction holds: time enough for one that is just being committed; and its
+# parts, when they are looked through for whose key it is.
+_KEY_WAIT_S: Final = 0.1
+_KEY_PROBE_S: Final = 0.005
 _STREAMED: Final = 500  # what a socket takes at once, so that it is on its way while the next are made
 
 
@@ -42,39 +48,57 @@ class Intake:
 
     # Enqueue. -----------------------------------------------------------------------------------------------------
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Enqueued]:
-        """Store all or none, in order. A job whose id or idempotency key is there already is answered as duplicate."""
+    async def enqueue(
+        self, jobs: Sequence[NewJob], *, connection: Any = None, ours: bool = False, key_wait_s: float | None = None
+    ) -> list[Enqueued]:
+        """Store all or none, in order. A job whose id or idempotency key is there already is answered as duplicate.
+        `ours`: the ids were made here, and there are no keys. `key_wait_s`: how long a held key is waited for, if that
+        is less than is configured."""
         if connection is not None:
             connection = await adapted(connection)
+        patience_s = self._postgres.config.lock_timeout_s
+        wait_s = patience_s if key_wait_s is None else min(key_wait_s, patience_s)
         try:
-            return await self._enqueue(jobs, connection)
+            return await self._enqueue(jobs, connection, ours=ours, key_wait_s=wait_s)
         except NoPartition:
             if connection is not None:  # the caller's transaction has failed; only the caller can begin anew
                 raise
             # No leader has made partitions for days, or the database's clock is another since a failover.
             await self._postgres.synchronise()
             await partitions.make_ahead(self._postgres.config)
-            return await self._enqueue(jobs, connection)
+            return await self._enqueue(jobs, connection, ours=ours, key_wait_s=wait_s)
 
     async def enqueue_each(self, jobs: Sequence[NewJob]) -> list[Enqueued | WindlassError]:
-        """Store independent jobs together; one that cannot be stored gets its error, and the others are stored."""
+        """Store independent jobs together; one that cannot be stored gets its error, and the others are stored. None waits
+        long for another's key: who wants to wait for his own calls `enqueue` with that job alone."""
         # Ids first: should an answer be lost, repeating must not double.
+        ours = all(job.id is None and job.idempotency_key is None for job in jobs)
         made = iter(self._ids.make(len(jobs)))
         named = [job if job.id else job._replace(id=next(made)) for job in jobs]
-        return await self._enqueue_each(named)
+        return await self._enqueue_each(named, ours=ours, key_wait_s=_KEY_WAIT_S)
 
-    async def _enqueue_each(self, jobs: list[NewJob]) -> list[Enqueued | WindlassError]:
+    async def _enqueue_each(
+        self, jobs: list[NewJob], *, ours: bool, key_wait_s: float
+    ) -> list[Enqueued | WindlassError]:
+        """By halves, if need be: one that cannot be stored costs the others a few statements, not one each. Nothing was
+        written then, whatever PostgreSQL had against it; should something be, the ids keep it from being doubled."""
         try:
-            return list(await self.enqueue(jobs))
-        except (RequestError, Contended) as error:
+            return list(await self.enqueue(jobs, ours=ours, key_wait_s=key_wait_s))
+        except (RequestError, Contended, asyncpg.PostgresError) as error:
             if len(jobs) == 1:
-                return [error]
+                return [error if isinstance(error, WindlassError) else _fault(error)]
+            wait_s = _KEY_PROBE_S if isinstance(error, KeyBusy) else key_wait_s
         except Unavailable as error:
             return [error] * len(jobs)
-        return [answer for job in jobs for answer in await self._enqueue_each([job])]
+        half = (len(jobs) + 1) // 2
+        first = await self._enqueue_each(jobs[:half], ours=ours, key_wait_s=wait_s)
+        return first + await self._enqueue_each(jobs[half:], ours=ours, key_wait_s=wait_s)
 
-    async def _enqueue(self, jobs: Sequence[NewJob], connection: Connection | None) -> list[Enqueued]:
-        named = any(job.id is not None or job.idempotency_key is not None for job in jobs)
+    async def _enqueue(
+        self, jobs: Sequence[NewJob], connection: Connection | None, *, ours: bool, key_wait_s: float
+    ) -> list[Enqueued]:
+        # Ids that were made here belong to no other job: nothing can turn out that all of them would be undone for.
+        named = not ours and any(job.id is not None or job.idempotency_key is not None for job in jobs)
         if connection is None and not named and len(jobs) > page_max:
             return await patiently(lambda: self._stream(jobs))
         rows = self._rows(jobs)
@@ -88,7 +112,7 @@ class Intake:
                 return await self._insert_keyed(rows, connection)
 
         async def run() -> list[Enqueued]:
-            async with self._postgres.transaction(lock_timeout_s=self._postgres.config.lock_timeout_s) as own:
+            async with self._postgres.transaction(lock_timeout_s=key_wait_s) as own:
                 return await self._insert_keyed(rows, own)
 
         return await patiently(run)
@@ -117,7 +141,7 @@ class Intake:
         answers: list[Enqueued] = []
         for page in pages(rows):
             stored = await self._postgres.fetch(
-                "enqueue", *zip(*page, strict=True), self._postgres.config.head_start_s, connection=connection
+                "enqueue", *columns(page), self._postgres.config.head_start_s, connection=connection
             )
             if len(stored) == len(page):
                 answers += [Enqueued(row.id, duplicate=False) for row in page]
@@ -172,9 +196,8 @@ class Intake:
             try:
                 await self._postgres.fetch("enqueue_keys", keys, ids, [prints[i] for i in ids], connection=connection)
             except Contended as error:
-                if (
-                    getattr(error.__cause__, "sqlstate", "") == _LOCK_NOT_AVAILABLE
-                ):  # its holder may take hours: do not wait more
+                # Its holder may take hours: do not wait more.
+                if getattr(error.__cause__, "sqlstate", "") == _LOCK_NOT_AVAILABLE:
                     raise KeyBusy(" or ".join(keys[:3])) from error
                 raise
             rows = await self._postgres.fetch("key_holders", keys, connection=connection)
@@ -189,23 +212,27 @@ class Intake:
         """Cancelled if it was waiting; running if its worker was asked. Raises JobNotFound, NotPossible."""
         return _one(await self.cancel_many([job_id], reason), job_id)
 
-    async def retry(self, job_id: UUID) -> Status:
+    async def retry(self, job_id: UUID, *, among: Collection[Status] = FINISHED) -> Status:
         """Make a finished job ready again, with its attempts kept and its failures at zero."""
-        return _one(await self.retry_many([job_id]), job_id)
+        return _one(await self.retry_many([job_id], among=among), job_id)
 
     async def run_now(self, job_id: UUID) -> Status:
         """Make a scheduled or held job ready."""
         return _one(await self.run_now_many([job_id]), job_id)
 
     async def cancel_many(
-        self, job_ids: Iterable[UUID], reason: str = "cancelled on request"
+        self, job_ids: Iterable[UUID], reason: str = "cancelled on request", *, running: bool = True
     ) -> dict[UUID, Status | WindlassError]:
         document = error_document(Error("Cancelled", reason))
-        return await self._act("cancel", job_ids, document, impossible=FINISHED)
+        beyond = FINISHED if running else FINISHED | {Status.RUNNING}
+        return await self._act("cancel", job_ids, document, running, impossible=beyond)
 
-    async def retry_many(self, job_ids: Iterable[UUID]) -> dict[UUID, Status | WindlassError]:
-        unfinished = frozenset(Status) - FINISHED
-        return await self._act("retry", job_ids, self._postgres.config.head_start_s, impossible=unfinished)
+    async def retry_many(
+        self, job_ids: Iterable[UUID], *, among: Collection[Status] = FINISHED
+    ) -> dict[UUID, Status | WindlassError]:
+        others = frozenset(Status) - frozenset(among)
+        head_start_s = self._postgres.config.head_start_s
+        return await self._act("retry", job_ids, head_start_s, [each.value for each in among], impossible=others)
 
     async def run_now_many(self, job_ids: Iterable[UUID]) -> dict[UUID, Status | WindlassError]:
         elsewhere = frozenset(Status) - {Status.SCHEDULED, Status.HELD}
@@ -237,6 +264,13 @@ class Intake:
         """Stop or resume claims from a queue; what runs goes on, and nothing moves."""
         check_name("queue", queue, queue_name_max)
         await self._postgres.fetch("set_paused", queue, paused)
+
+
+def _fault(error: asyncpg.PostgresError) -> WindlassError:
+    """What should not be: the answer for this job alone."""
+    fault = WindlassError(f"PostgreSQL refuses the job: {error}")
+    fault.__cause__ = error
+    return fault
 
 
 def _one(answers: dict[UUID, Status | WindlassError], job_id: UUID) -> Status:

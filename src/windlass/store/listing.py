@@ -19,6 +19,7 @@ from windlass.store.protocol import JobQuery
 
 SCAN: Final = 20_000
 page_max: Final = 200
+ids_max: Final = 10_000
 lines_max: Final = 32
 _OUTCOMES: Final = ("outcome", "outcome_kept")
 _TAGS: Final = ("tag", "tag_kept")
@@ -26,29 +27,34 @@ _FIRST: Final = UUID(int=0)
 _LAST: Final = UUID(int=2**128 - 1)
 
 
-def id_range(query: JobQuery) -> tuple[UUID, UUID]:
+def id_range(query: JobQuery, limit_max: int = page_max) -> tuple[UUID, UUID]:
     """The ids that can be on a page: from the first (included) to the second (not). Refuses what cannot be asked."""
     if unknown := [status for status in query.statuses if status not in set(Status)]:
-        raise InvalidQuery(f"statuses: there is no status {unknown[0]!r}")
-    if not isinstance(query.limit, int) or not 1 <= query.limit <= page_max:
-        raise InvalidQuery(f"limit: must be from 1 to {page_max}")
-    for field, value in (("type", query.type), ("queue", query.queue), ("tag", query.tag)):
+        raise InvalidQuery("statuses", f"there is no status {unknown[0]!r}")
+    if not isinstance(query.limit, int) or not 1 <= query.limit <= limit_max:
+        raise InvalidQuery("limit", f"must be from 1 to {limit_max:,}")
+    if query.bodies_max is not None and not 0 <= query.bodies_max < 2**31:
+        raise InvalidQuery("bodies_max", "must not be below zero")
+    if query.fingerprint is not None and set(query.statuses) != {Status.FAILED}:
+        raise InvalidQuery("fingerprint", "only failed jobs have one; ask for the status failed alone")
+    for field in ("type", "queue", "tag", "fingerprint"):
+        value = getattr(query, field)
         if value is not None:
             try:
                 check_text(field, value, type_name_max)
             except InvalidJob as error:
-                raise InvalidQuery(str(error)) from None
+                raise InvalidQuery(error.field, error.problem) from None
     low = _FIRST if query.created_after is None else _moment("created_after", query.created_after)
     high = _LAST if query.created_before is None else _moment("created_before", query.created_before)
     try:
         return low, high if query.cursor is None else min(high, UUID(query.cursor))
     except ValueError:
-        raise InvalidQuery("cursor: must be the next_cursor of an earlier page") from None
+        raise InvalidQuery("cursor", "must be the next_cursor of an earlier page") from None
 
 
 def _moment(field: str, moment: datetime) -> UUID:
     if moment.utcoffset() is None:
-        raise InvalidQuery(f"{field}: must be a moment with a time zone")
+        raise InvalidQuery(field, "must be a moment with a time zone")
     return least_at(max(0.0, moment.timestamp()))
 
 
@@ -103,6 +109,9 @@ def branches(query: JobQuery, lines: Sequence[Line] | None) -> list[Branch]:
         is_status = f"t.status = '{status.value}'"
         if status is Status.COMPLETED:  # most of their table, so without an index of their own
             found += _by_line(lines, (is_status,), filters)
+        elif query.fingerprint is not None:
+            mark = Equals("fingerprint", query.fingerprint)
+            found += [Branch(table, (is_status, mark), filters) for table in _OUTCOMES]
         else:
             found += [Branch(table, (is_status, *filters[:1]), filters[1:]) for table in _OUTCOMES]
     return found
@@ -125,7 +134,7 @@ class Search:
         self.args: list[Any] = []
         self._query = query
         self._branches = branches(query, lines)
-        self._low, self._high = id_range(query)
+        self._low, self._high = id_range(query, ids_max)
 
     @property
     def finds_nothing(self) -> bool:
@@ -157,6 +166,10 @@ class Search:
         limit = self._bind(self._query.limit + 1, "integer")
         merged = " union all ".join(f"({part} limit {limit})" for part in parts)
         return f"select p.job_id from ({merged}) p order by p.job_id desc limit {limit}"
+
+    def most(self) -> str:
+        """SQL for how large a payload or a result may be to be shown."""
+        return "null::bigint" if self._query.bodies_max is None else self._bind(self._query.bodies_max, "bigint")
 
     def _select(self, table: str, conditions: tuple[Condition, ...], row: str = "t") -> str:
         low, high = self._bind(self._low, "uuid"), self._bind(self._high, "uuid")

@@ -93,7 +93,7 @@ class Postgres:
     def _nearest(self) -> Pooled | None:
         while self._at_hand:
             connection = self._at_hand.pop()
-            if not connection.is_closed():  # by the server, meanwhile
+            if not _is_closed(connection):
                 return connection
             self._give_up(connection)
         return None
@@ -106,7 +106,7 @@ class Postgres:
             self._waiting -= 1
 
     def _give(self, connection: Pooled, *, sound: bool) -> None:
-        if sound and not self._waiting and len(self._at_hand) < _AT_HAND and not connection.is_closed():
+        if sound and not self._waiting and len(self._at_hand) < _AT_HAND and not _is_closed(connection):
             self._at_hand.append(connection)
         else:
             self._give_up(connection)
@@ -142,11 +142,18 @@ class Postgres:
 
     @asynccontextmanager
     async def transaction(
-        self, *, lock_timeout_s: float | None = None, pinned: bool = False, brief: bool = False
+        self,
+        *,
+        lock_timeout_s: float | None = None,
+        pinned: bool = False,
+        brief: bool = False,
+        snapshot: bool = False,
     ) -> AsyncIterator[Connection]:
         """One transaction. `pinned`: index plans only, whatever the statistics say of a table that fills and empties.
-        `brief`, as all that are pinned: nothing but our statements happens in it, so the server may end an idle one."""
-        async with self.connection() as connection, connection.transaction():
+        `brief`, as all that are pinned: nothing but our statements happens in it, so the server may end an idle one.
+        `snapshot`: reads only, and all its statements see the same moment: a job that moves is not missed in between."""
+        isolation: Any = "repeatable_read" if snapshot else None
+        async with self.connection() as connection, connection.transaction(isolation=isolation, readonly=snapshot):
             if lock_timeout_s is not None:
                 await connection.execute(
                     "select set_config('lock_timeout', $1, true)", f"{lock_timeout_s * 1000:.0f}ms"
@@ -283,6 +290,14 @@ def _reachable() -> Iterator[None]:
             "option; it is like postgresql://user@host:5432/name, with :password after the user (/ ? # @ % are %2F %3F %23 "
             "%40 %25 there)"
         ) from None
+
+
+def _is_closed(connection: Pooled) -> bool:
+    """By the server, meanwhile. If the driver has noticed first, it has taken the connection away from us."""
+    try:
+        return connection.is_closed()
+    except asyncpg.InterfaceError:
+        return True
 
 
 async def _keep(_connection: Connection) -> None:

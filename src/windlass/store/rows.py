@@ -34,7 +34,7 @@ _SAME: Final = (
 
 
 class Row(NamedTuple):
-    """A column per parameter of the enqueue statement, in their order."""
+    """A column per parameter of the enqueue statement, in their order; and last what is not stored."""
 
     id: UUID
     type: str
@@ -52,6 +52,12 @@ class Row(NamedTuple):
     trace: str | None
     scheduled_at: datetime | None
     delay_s: float | None
+    inherited: frozenset[str]
+
+
+def columns(rows: Sequence[Row]) -> list[tuple[object, ...]]:
+    """As the enqueue statement takes them."""
+    return list(zip(*rows, strict=True))[:-1]
 
 
 def to_rows(jobs: Sequence[NewJob], ids: Ids, *, now_ms: int, bytes_max: int) -> list[Row]:
@@ -89,6 +95,7 @@ def _around_payload(job: NewJob) -> tuple[tuple[object, ...], tuple[object, ...]
         job.trace,
         job.scheduled_at,
         None if job.delay_s is None else float(job.delay_s),
+        job.inherited,
     )
 
 
@@ -104,7 +111,8 @@ def fingerprint(row: Row) -> bytes:
     """What makes two submissions the same: every field the caller chose, whatever the order of payload keys."""
     payload = json.dumps(decode(row.payload), sort_keys=True)
     due_s = None if row.scheduled_at is None else row.scheduled_at.timestamp()
-    body = json.dumps([*row[1:6], payload, *row[7:11], row.if_too_wide, due_s, row.delay_s])
+    chosen = [None if name in row.inherited else getattr(row, name) for name in (*_SAME, "tags")]
+    body = json.dumps([*chosen, payload, due_s, row.delay_s])
     return hashlib.sha256(body.encode()).digest()
 
 
@@ -114,9 +122,10 @@ def is_same(row: Row, stored: Record) -> bool:
         due = math.isclose(row.delay_s, stored["delay_s"] or 0, abs_tol=0.01)
     else:
         due = row.scheduled_at == stored["scheduled_at"]
-    tags = json.loads(row.tags) if row.tags else None
+    tags = "tags" in row.inherited or stored["tags"] == (json.loads(row.tags) if row.tags else None)
     payload = decode(row.payload) == decode(stored["payload"])
-    return due and payload and stored["tags"] == tags and all(getattr(row, field) == stored[field] for field in _SAME)
+    chosen = (name for name in _SAME if name not in row.inherited)
+    return due and payload and tags and all(getattr(row, name) == stored[name] for name in chosen)
 
 
 def is_plain(row: Row) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from windlass.config import StoreConfig
 from windlass.store import migrate
+from windlass.store.accounts import Accounts
 from windlass.store.claims import Claims
 from windlass.store.hints import Hints
 from windlass.store.intake import Intake
@@ -23,6 +24,7 @@ class Store:
     upkeep: Upkeep
     views: Views
     hints: Hints
+    accounts: Accounts
 
     def claims(self) -> Claims:
         """A worker's own slice: it remembers where that worker looks."""
@@ -35,4 +37,8 @@ async def open_store(config: StoreConfig) -> AsyncIterator[Store]:
     async with open_postgres(config) as postgres:
         async with postgres.connection() as connection:
             await migrate.check(connection, config.schema)
-        yield Store(postgres, Intake(postgres), Upkeep(postgres), Views(postgres), Hints(postgres))
+        yield slices(postgres)
+
+
+def slices(postgres: Postgres) -> Store:
+    return Store(postgres, Intake(postgres), Upkeep(postgres), Views(postgres), Hints(postgres), Accounts(postgres))

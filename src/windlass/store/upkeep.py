@@ -3,6 +3,7 @@
 Nothing here is correct because only one leader does it: every statement may be repeated, or run by two at once.
 """
 
+import json
 import time
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
@@ -13,9 +14,10 @@ from asyncpg import Record
 
 from windlass.errors import NotPossible
 from windlass.lifecycle import error_document, fingerprint
-from windlass.model import Error, Lease, NewWorker, Want, check_new_worker
+from windlass.model import Declared, Error, Lease, NewWorker, Want, check_new_worker
 from windlass.placement import Reservation, Room, Wide
 from windlass.store import partitions
+from windlass.store.catalogue import declared_row
 from windlass.store.floors import Floors
 from windlass.store.postgres import Postgres, patiently
 from windlass.store.protocol import Cause, LostLease, Rolled, WideJob
@@ -45,6 +47,13 @@ class Upkeep:
         )  # fmt: skip
         if row is None:
             raise NotPossible(f"worker {worker.id} has died; an id is never used again")
+
+    async def declare(self, types: Collection[Declared]) -> int:
+        """Say what types there are, and their defaults; returns how many of them are new or have changed."""
+        if not types:
+            return 0
+        rows = [declared_row(one) for one in types]
+        return len(await self._postgres.fetch("declare", json.dumps(rows)))
 
     async def drain(self, worker_ids: Collection[UUID]) -> set[UUID]:
         """Let workers claim no more; what they run goes on under their leases."""
@@ -214,6 +223,15 @@ class Upkeep:
             if len(page) < limit:
                 return swept
             after = page[-1]["job_id"]
+
+    async def sweep_tokens(self, *, limit: int = _PAGE) -> int:
+        """Forget spent and revoked tokens that are past their time: they are refused without being remembered."""
+        swept = len(await self._postgres.fetch("sweep_revoked"))
+        while True:
+            page = len(await self._postgres.pinned("sweep_spent", limit))
+            swept += page
+            if page < limit:
+                return swept
 
     async def roll_partitions(self) -> Rolled:
         """Make partitions ahead, remove old ones without losing a live job, and sweep what was kept long enough."""

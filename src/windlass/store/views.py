@@ -1,18 +1,26 @@
 """What people look at: a job with its attempts wherever it is, lists, exact counts, queues, workers. Reads only."""
 
-import json
-from typing import Any
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
 from uuid import UUID
 
 import asyncpg
 
-from windlass.errors import JobNotFound
-from windlass.lifecycle import retry_policy
-from windlass.model import Attempt, Error, Job, Queue, Status, Worker
-from windlass.store.listing import Line, Search, id_range, lines_max
+from windlass.errors import InvalidQuery, JobNotFound
+from windlass.explanation import Explanation, ahead_max, explain
+from windlass.model import Attempt, Job, KnownType, Queue, Status, Worker
+from windlass.store import migrate
+from windlass.store.catalogue import known_type
+from windlass.store.listing import Line, Search, id_range, ids_max, lines_max
 from windlass.store.postgres import Connection, Postgres
-from windlass.store.protocol import Check, JobQuery, Page
+from windlass.store.protocol import Check, DeadLetterGroup, DeadLetterGroups, Found, JobQuery, Page
+from windlass.store.shown import facts, to_error, to_job
 from windlass.store.statements import in_schema
+
+_PLACES: Final = 1_000  # jobs one statement looks for
+_GROUPS: Final = 200
+_LOOKED_AT_MAX: Final = 100_000
 
 
 class Views:
@@ -21,33 +29,89 @@ class Views:
 
     async def job(self, job_id: UUID) -> Job:
         """One job wherever it is. Raises JobNotFound."""
-        sql = self._jobs_sql("select $1::uuid as job_id")
         async with self._postgres.transaction(pinned=True) as connection:
-            rows = await connection.fetch(sql, job_id)
+            return await self._one(job_id, connection)
+
+    async def _one(self, job_id: UUID, connection: Connection) -> Job:
+        rows = await connection.fetch(self._page_sql("jobs", "select $1::uuid as job_id"), job_id)
         if not rows:
             raise JobNotFound(job_id)
-        return _job(rows[0])
+        return to_job(rows[0])
 
-    async def attempts(self, job_id: UUID) -> list[Attempt]:
-        """The attempts of a job that have ended, oldest first."""
-        rows = await self._postgres.pinned("attempts", job_id)
-        return [Attempt(**{**dict(row), "error": _error(row["error"])}) for row in rows]
+    async def explain(self, job_id: UUID) -> Explanation:
+        """Why a job is where it is, and what would help. Raises JobNotFound."""
+        sql = self._postgres.sql
+        async with self._postgres.transaction(pinned=True, snapshot=True) as connection:
+            job = await self._one(job_id, connection)
+            (standing,) = await connection.fetch(sql["standing"], job_id, ahead_max)
+            hands = await connection.fetch(sql["hands"], job.queue, job.type)
+        return explain(facts(job, standing, hands))
+
+    async def attempts(self, job_id: UUID, *, limit: int | None = None) -> list[Attempt]:
+        """The attempts of a job that have ended, oldest first; of more than `limit`, the newest."""
+        rows = await self._postgres.pinned("attempts", job_id, limit)
+        return [Attempt(**{**dict(row), "error": to_error(row["error"])}) for row in rows]
 
     async def jobs(self, query: JobQuery | None = None) -> Page:
         """One page of a list."""
         query = query or JobQuery()
         id_range(query)  # refuses what cannot be asked before anything is
-        async with self._postgres.transaction(pinned=True) as connection:
-            lines = await self._lines(query, connection)
-            search = Search(query, lines)
-            if search.finds_nothing:
-                return Page((), None)
-            bound = await self._bound(Search(query, lines), connection)
-            sql = self._jobs_sql(search.page(bound))
-            jobs = [_job(row) for row in await connection.fetch(sql, *search.args)]
+        rows, bound = await self._listed("jobs", query)
+        jobs = [to_job(row) for row in rows]
         if len(jobs) > query.limit:
             return Page(jobs[: query.limit], str(jobs[query.limit - 1].id))
         return Page(jobs, None if bound is None else str(bound))
+
+    async def ids(self, query: JobQuery, *, limit: int = ids_max) -> Found:
+        """What a list would show, as ids alone: up to 10,000, for actions on many."""
+        query = replace(query, limit=limit)
+        id_range(query, ids_max)
+        rows, bound = await self._listed("ids", query)
+        ids = [row["job_id"] for row in rows]
+        if len(ids) > limit:
+            return Found(ids[:limit], str(ids[limit - 1]))
+        return Found(ids, None if bound is None else str(bound))
+
+    async def _listed(self, name: str, query: JobQuery) -> tuple[list[asyncpg.Record], UUID | None]:
+        """The rows of a page and one more if others follow; and where the look ended, if it had to end."""
+        async with self._postgres.transaction(pinned=True, snapshot=True) as connection:
+            lines = await self._lines(query, connection)
+            search = Search(query, lines)
+            if search.finds_nothing:
+                return [], None
+            bound = await self._bound(Search(query, lines), connection)
+            page = search.page(bound)
+            sql = self._page_sql(name, page, search.most() if name == "jobs" else "")
+            return await connection.fetch(sql, *search.args), bound
+
+    async def places(self, job_ids: Collection[UUID]) -> dict[UUID, Status]:
+        """Where jobs are, as they are shown; those that are nowhere are left out."""
+        ordered = sorted(set(job_ids))
+        found: dict[UUID, Status] = {}
+        for start in range(0, len(ordered), _PLACES):
+            rows = await self._postgres.pinned("places", ordered[start : start + _PLACES])
+            found |= {row["job_id"]: Status(row["status"]) for row in rows}
+        return found
+
+    async def dead_letter_groups(
+        self,
+        *,
+        type: str | None = None,  # noqa: A002, as the job's field
+        queue: str | None = None,
+        looked_at: int = 10_000,
+    ) -> DeadLetterGroups:
+        """The newest failed jobs, by type and kind of error."""
+        id_range(JobQuery(type=type, queue=queue))
+        if not 1 <= looked_at <= _LOOKED_AT_MAX:
+            raise InvalidQuery("looked_at", f"must be from 1 to {_LOOKED_AT_MAX:,}")
+        rows = await self._postgres.pinned("dead_letter_groups", looked_at, type, queue, _GROUPS)
+        groups = [DeadLetterGroup(*tuple(row)[:8]) for row in rows if row["type"] is not None]
+        complete = rows[0]["looked"] <= looked_at and rows[0]["groups"] <= _GROUPS
+        return DeadLetterGroups(groups, rows[0]["jobs"], complete=complete)
+
+    async def types(self) -> list[KnownType]:
+        """Every type that was ever declared, by name."""
+        return [known_type(row) for row in await self._postgres.fetch("types")]
 
     async def _lines(self, query: JobQuery, connection: Connection) -> list[Line] | None:
         if query.type is None and query.queue is None:
@@ -93,28 +157,17 @@ class Views:
         """Every worker, the living first, then the dead that are not forgotten yet."""
         return [Worker(**dict(row)) for row in await self._postgres.pinned("workers")]
 
+    async def ready(self) -> None:
+        """Reach the database, and find its schema as this code needs it. Raises Unavailable, SchemaMismatch."""
+        async with self._postgres.connection() as connection:
+            await migrate.check(connection, self._postgres.config.schema)
+
     async def check(self) -> Check:
         """Look for what must never be seen. Reads everything."""
         return Check(**dict((await self._postgres.fetch("check"))[0]))
 
-    def _jobs_sql(self, page: str) -> str:
-        return self._postgres.sql["jobs"].replace("{page}", self._in_schema(page))
+    def _page_sql(self, name: str, page: str, most: str = "null::bigint") -> str:
+        return self._postgres.sql[name].replace("{page}", self._in_schema(page)).replace("{most}", most)
 
     def _in_schema(self, sql: str) -> str:
         return in_schema(sql, self._postgres.config.schema)
-
-
-def _job(row: asyncpg.Record) -> Job:
-    fields: dict[str, Any] = dict(row)
-    fields["status"] = Status(row["status"])
-    fields["retry"] = retry_policy(row["retry"]) if row["retry"] else None
-    fields["tags"] = tuple(row["tags"] or ())
-    fields["error"] = _error(row["error"])
-    return Job(**fields)
-
-
-def _error(text: str | None) -> Error | None:
-    if text is None:
-        return None
-    document = json.loads(text)
-    return Error(document["type"], document["message"], document.get("traceback") or "")

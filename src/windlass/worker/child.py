@@ -47,7 +47,7 @@ from windlass.worker.frames import (
     receive,
     said,
 )
-from windlass.worker.loading import load_app
+from windlass.worker.loading import load_apps
 from windlass.worker.parentage import die_with, leave_signals_to_parent
 from windlass.worker.registry import JobType
 from windlass.worker.run import Run, completed, outcome_of
@@ -99,7 +99,7 @@ def load(start: Start) -> Loaded:
     config = config_heard(start.config)
     telemetry.configure(config.worker.log_level, config.worker.log_format, worker=start.worker)
     try:
-        app = load_app(start.app)
+        app = load_apps(start.app)
     except Misconfigured as problem:
         _log.error("%s", problem, exc_info=problem.__cause__)
         raise

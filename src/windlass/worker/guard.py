@@ -148,8 +148,20 @@ async def _rescue(config: "Config", worker_ids: list[UUID]) -> None:
                     await waker.aclose()
                     return
             except WindlassError as error:
+                if _went_with_its_owner(config.store.database_url):
+                    _log.warning("the database is gone, too: the jobs are given back when it is started again")
+                    return
                 _log.warning("%d workers wait to be buried: %s", len(ends), error)
                 await asyncio.sleep(_PAUSE_S)
+
+
+def _went_with_its_owner(url: str | None) -> bool:
+    """Whether even the folder of its socket is gone: an embedded database, which nobody starts again while we wait."""
+    from pathlib import Path  # noqa: PLC0415 - as with the driver
+    from urllib.parse import parse_qs, urlsplit  # noqa: PLC0415
+
+    (folder,) = parse_qs(urlsplit(url or "").query).get("host", [""])[:1]
+    return folder.startswith("/") and not Path(folder).exists()
 
 
 if __name__ == "__main__":

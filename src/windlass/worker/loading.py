@@ -1,13 +1,45 @@
-"""Finding the user's app: `module:attribute`, looked for in the working folder too."""
+"""Finding the user's apps: `module:attribute`, looked for in the working folder too; several, separated by commas."""
 
 import importlib
+import logging
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
+from windlass.config import StoreConfig
 from windlass.errors import Misconfigured
+from windlass.store.protocol import Intake, Views
 from windlass.worker.registry import JobType
+
+BUILT_IN: Final = "windlass.jobs:app"
+_log: Final = logging.getLogger(__name__)
+
+
+class Apps:
+    """One or more apps that a worker runs as if they were one."""
+
+    def __init__(self, apps: Mapping[str, Any]) -> None:
+        self._apps = tuple(apps.values())
+        self.types: Mapping[str, JobType] = _merged(apps)
+
+    def use(self, config: StoreConfig) -> None:
+        for app in self._apps:
+            app.use(config)
+
+    def attach(self, intake: Intake, views: Views) -> None:
+        for app in self._apps:
+            app.attach(intake, views)
+
+
+def load_apps(specs: str) -> Apps:
+    """The apps of these names, imported; raises Misconfigured with one line that says what is wrong."""
+    return Apps({spec: load_app(spec) for spec in specs_in(specs)})
+
+
+def specs_in(text: str) -> list[str]:
+    """The single names in `a:app,b:app`, each once."""
+    return list(dict.fromkeys(spec.strip() for spec in text.split(",") if spec.strip())) or [text]
 
 
 def load_app(spec: str) -> Any:
@@ -27,3 +59,25 @@ def load_app(spec: str) -> Any:
     if not isinstance(types, Mapping) or not all(isinstance(each, JobType) for each in types.values()):
         raise Misconfigured(f"{spec!r} is no windlass App, but {type(app).__name__}")
     return app
+
+
+def _merged(apps: Mapping[str, Any]) -> Mapping[str, JobType]:
+    """Every type of every app. One name, one handler: which of two would run must not hang on the order of options."""
+    if len(apps) == 1:
+        return next(iter(apps.values())).types  # type: ignore[no-any-return]  # the app's own: it may still grow
+    owner: dict[str, str] = {}
+    merged: dict[str, JobType] = {}
+    for spec, name, job in _built_in_first(apps):
+        if merged.get(name) not in {None, job}:
+            if owner[name] != BUILT_IN:
+                raise Misconfigured(f"both {owner[name]} and {spec} have a job named {name!r}; give one another name=")
+            _log.info("%r of %s takes the place of the built-in one", name, spec)
+        merged[name], owner[name] = job, spec
+    return merged
+
+
+def _built_in_first(apps: Mapping[str, Any]) -> Iterator[tuple[str, str, JobType]]:
+    """The built-in types give way: that we add one must not stop an app that has its own of that name."""
+    for spec in sorted(apps, key=lambda spec: spec != BUILT_IN):
+        for name, job in apps[spec].types.items():
+            yield spec, name, job

@@ -14,7 +14,7 @@ import sys
 import threading
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import uvloop
@@ -29,7 +29,7 @@ from windlass.store.store import Store, open_store
 from windlass.worker.claimer import Post
 from windlass.worker.control import Control, Message, config_heard
 from windlass.worker.isolation import Isolation
-from windlass.worker.loading import load_app
+from windlass.worker.loading import Apps, load_apps
 from windlass.worker.loops import Pauses
 from windlass.worker.parentage import die_with, leave_signals_to_parent
 from windlass.worker.slots import Slots
@@ -63,7 +63,7 @@ async def serve(end: socket.socket, slots: Slots) -> int:
     config = config_heard(start["config"])
     telemetry.configure(config.worker.log_level, config.worker.log_format, worker=start["name"])
     try:
-        app = load_app(start["app"])
+        app = load_apps(start["app"])
     except Misconfigured as problem:
         _log.error("%s", problem, exc_info=problem.__cause__)
         control.say("refuse", problem=str(problem))
@@ -77,12 +77,13 @@ async def serve(end: socket.socket, slots: Slots) -> int:
     return await _serve_app(app, start, config, slots, control)
 
 
-async def _serve_app(app: Any, start: Message, config: Config, slots: Slots, control: Control) -> int:
+async def _serve_app(app: Apps, start: Message, config: Config, slots: Slots, control: Control) -> int:
     post = Post(UUID(start["worker_id"]), app.types, start["queues"])
     async with AsyncExitStack() as stack:
         # Two connections of its own to claim and settle with; what handlers ask for must not use them up.
         own = replace(config.store, pool_min=2, pool_max=3)
         store = await _opened(stack, own)
+        await _declared(store, app)
         handlers = await _opened(stack, replace(config.store, pool_min=0))
         finishers = await _opened(stack, replace(config.store, pool_min=0, pool_max=max(2, config.worker.threads)))
         children = Isolation(start["app"], config, worker=start["name"])
@@ -123,6 +124,20 @@ async def _opened(stack: AsyncExitStack, config: StoreConfig) -> Store:
         except Unavailable as error:
             _log.warning("waiting for the database: %s", error)
             await pauses.wait()
+
+
+async def _declared(store: Store, app: Apps) -> None:
+    """Say what types there are, for those who submit to them from elsewhere; as patient."""
+    types = [job.declared() for job in app.types.values()]
+    pauses = Pauses(0.1, 2.0)
+    while True:
+        try:
+            await store.upkeep.declare(types)
+        except Unavailable as error:
+            _log.warning("waiting for the database: %s", error)
+            await pauses.wait()
+        else:
+            return
 
 
 def _end_soon(code: int) -> None:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -24,12 +24,18 @@ class Child:
     """One process of ours, the head of its own group."""
 
     def __init__(
-        self, argv: Sequence[str], *, pass_fds: Collection[int] = (), stdin: int | IO[bytes] | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        pass_fds: Collection[int] = (),
+        stdin: int | IO[bytes] | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and modules
             argv,
             stdin=subprocess.DEVNULL if stdin is None else stdin,
             pass_fds=tuple(pass_fds),
+            env=environ,
             process_group=0,  # Ctrl-C in the terminal is for the supervisor alone
         )
         self.pid = self._process.pid
@@ -43,6 +49,15 @@ class Child:
             self._process.kill()
             self._process.wait()
             raise
+
+    def terminate(self) -> None:
+        """Ask the process itself to end; what it started is its own affair."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                if self._pidfd >= 0:
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
+                else:
+                    self._process.terminate()
 
     def kill(self) -> None:
         """SIGKILL the process and its group: what a handler started must not outlive the attempt."""

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
 from windlass.errors import InvalidJob, Misconfigured
-from windlass.model import NewJob, RetryPolicy, TooWide, check_new_job, seconds
+from windlass.model import Declared, NewJob, RetryPolicy, TooWide, check_new_job, declarable, description_max, seconds
 from windlass.worker.signature import Signature
 
 Isolation = Literal["none", "process"]
@@ -57,6 +57,22 @@ class JobType:
         self.if_too_wide: TooWide = defaults.if_too_wide
         self.arguments: Callable[[str], dict[str, Any]] = self.signature.arguments
         functools.update_wrapper(self, fn, updated=())
+
+    def declared(self) -> Declared:
+        """The type as others see it: its defaults, what its docstring says, and the schema of its payload."""
+        return Declared(
+            name=self.name,
+            queue=self.queue,
+            priority=self.priority,
+            thread_demand=self.threads,
+            max_attempts=self.max_attempts,
+            timeout_s=self.timeout_s,
+            retry=self.retry,
+            tags=self.tags,
+            if_too_wide=self.if_too_wide,
+            description=(inspect.getdoc(self.fn) or "")[:description_max] or None,
+            schema=self.signature.schema(),
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
@@ -105,6 +121,7 @@ def _template(name: str, defaults: Defaults) -> NewJob:
         retry=defaults.retry,
         tags=tuple(defaults.tags),
         if_too_wide=defaults.if_too_wide,
+        inherited=declarable,
     )
     check_new_job(job)
     return job

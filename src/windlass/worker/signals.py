@@ -23,10 +23,11 @@ class Interrupted(Exception):
 
 
 class Signals:
-    """Catches signals while its block lasts; `stage` is how many have come."""
+    """Catches signals while its block lasts; `stage` is how many have come. `at_last`: what is said at the third."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_last: str = "the guard gives the jobs back") -> None:
         self.stage = 0
+        self._at_last = at_last
         self._waiting: list[tuple[int, asyncio.Event]] = []
 
     async def __aenter__(self) -> Self:
@@ -45,7 +46,7 @@ class Signals:
     def _caught(self, number: signal.Signals) -> None:
         self.raise_to(self.stage + 1)
         if self.stage >= _STAGES_MAX:
-            _log.warning("%s for the third time: exit at once; the guard gives the jobs back", number.name)
+            _log.warning("%s for the third time: exit at once; %s", number.name, self._at_last)
             os._exit(128 + number)
 
     def raise_to(self, stage: int) -> None:

@@ -6,6 +6,7 @@ that mention a Pydantic model are left to Pydantic, which is never imported here
 """
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ import msgspec
 
 from windlass.errors import InvalidPayload, Misconfigured
 from windlass.payload import decode
-from windlass.worker import foreign_types
+from windlass.worker import foreign_types, schema
 
 _CONTEXTS: Final = frozenset({"Context", "AsyncContext"})
 _EMPTY: Final = inspect.Parameter.empty
@@ -48,6 +49,7 @@ class Signature:
         _refuse_what_has_no_name(taken)
         self.names = tuple(each.name for each in taken)
         fields = _fields(taken, fn)
+        self._taken = [(each, fields[each.name]) for each in taken]
         self._shape: Shape
         self._straight: Callable[[str], dict[str, Any]] | None = None
         if [(each.name, each.kind in _BY_NAME) for each in taken] == [("payload", True)]:
@@ -56,6 +58,18 @@ class Signature:
             self._shape = _Named(taken, fields, ctx=parameters[0].name if self.wants_ctx else None)
             self._straight = _straight(taken, fields)
         self._takes_nothing = not taken
+
+    def schema(self) -> str | None:
+        """The JSON Schema of the payload, as JSON text; None where the parameters cannot be told in one."""
+        rest, by_name = None, []
+        for each, field in self._taken:
+            told = schema.Taken(each.name, field.kind, field.adapter, each.default)
+            if each.kind is inspect.Parameter.VAR_KEYWORD:
+                rest = told
+            else:
+                by_name.append(told)
+        found = schema.whole(by_name[0]) if isinstance(self._shape, _Whole) else schema.named(by_name, rest)
+        return None if found is None else json.dumps(found)
 
     def arguments(self, text: str) -> dict[str, Any]:
         """The keyword arguments for a stored payload; raises InvalidPayload naming the field that does not fit."""

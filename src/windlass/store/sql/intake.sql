@@ -104,7 +104,7 @@ from (
 ) j;
 
 -- name: cancel
--- Cancel waiting jobs; ask the workers of running ones. Guard: whoever deletes the row owns the move. The caller
+-- Cancel waiting jobs; ask the workers of running ones, if $3. Guard: whoever deletes the row owns the move. The caller
 -- sorts the ids. Returns where each job now is; a job that was just moving is in neither and must be looked for again.
 with from_scheduled as (
   delete from windlass.scheduled t where t.job_id = any ($1::uuid[])
@@ -121,7 +121,7 @@ with from_scheduled as (
   union all select 'ready', r.* from from_ready r
 ), running as (
   update windlass.running t set cancel_requested = coalesce(t.cancel_requested, $2::text::json)
-  where t.job_id = any ($1::uuid[])
+  where t.job_id = any ($1::uuid[]) and $3::boolean
   returning t.job_id
 ), finished as (
   insert into windlass.outcome (job_id, ready_at, finished_at, attempt, failures, status, queue, type, error)
@@ -145,16 +145,18 @@ select r.job_id, 'running' from running r;
 
 -- name: retry
 -- Make finished jobs ready again: the old outcome goes to attempt, failures begin anew. Guard: whoever deletes the
--- outcome owns the move, so of two retries at once one finds nothing. The caller sorts the ids. A job whose partition
+-- outcome owns the move, so of two retries at once one finds nothing; and only outcomes of the given statuses. The caller sorts the ids. A job whose partition
 -- is going takes its job row along; one whose job row is out of sight meanwhile is left alone, or it would be lost.
 with seen as materialized (
   select id from windlass.job where id = any ($1::uuid[])
   union all select id from windlass.job_kept where id = any ($1::uuid[])
 ), from_outcome as (
   delete from windlass.outcome o where o.job_id = any ($1::uuid[]) and o.job_id = any (array(select s.id from seen s))
+    and o.status = any ($3::text[])
   returning o.*
 ), from_kept as (
   delete from windlass.outcome_kept o where o.job_id = any ($1::uuid[]) and o.job_id = any (array(select s.id from seen s))
+    and o.status = any ($3::text[])
   returning o.*
 ), gone as (
   select * from from_outcome union all select * from from_kept

@@ -2,7 +2,9 @@
 -- A ready job is shown as held while its queue is paused, or while workers live and none of them knows its type.
 
 -- name: jobs
--- Jobs wherever they are, newest first; {page} is the SQL of their ids. Primary keys only.
+-- Jobs wherever they are, newest first; {page} is the SQL of their ids. Primary keys only. Payloads and results of more
+-- than {most} bytes are left where they are: first by what they take on disk, with a head of up to 4 bytes, which is known
+-- without reading them.
 with known as materialized (
   select types from windlass.known
 ), page as materialized (
@@ -40,11 +42,15 @@ with known as materialized (
 )
 select j.id, j.type, l.status, l.reason, j.name, j.queue, j.priority, j.thread_demand, l.threads_granted,
   j.max_attempts, j.timeout_s, j.retry, j.if_too_wide, j.trace, j.tags, j.idempotency_key, j.created_at, j.scheduled_at, l.ready_at, l.started_at,
-  l.finished_at, l.attempt, l.failures, l.worker_id, l.cancel_requested, l.result, l.error, l.progress, l.progress_note,
+  l.finished_at, l.attempt, l.failures, l.worker_id, l.cancel_requested,
+  case when {most} is null then l.result when pg_column_size(l.result) > {most} + 4 then null
+       when octet_length(l.result::text) <= {most} then l.result end as result,
+  l.error, l.progress, l.progress_note,
   date_part('epoch', l.started_at - l.ready_at) as queue_s,
   date_part('epoch', l.finished_at - l.started_at) as execution_s,
   date_part('epoch', l.finished_at - j.created_at) as total_s,
-  j.payload
+  case when {most} is null then j.payload when pg_column_size(j.payload) > {most} + 4 then null
+       when octet_length(j.payload::text) <= {most} then j.payload end as payload
 from page p
 join place l on l.job_id = p.job_id
 cross join lateral (
@@ -52,6 +58,38 @@ cross join lateral (
   union all select * from windlass.job_kept where id = p.job_id
 ) j
 order by p.job_id desc;
+
+-- name: ids
+-- The ids of a page alone, newest first, for actions on many; {page} as above.
+with known as materialized (
+  select types from windlass.known
+), page as materialized (
+  {page}
+)
+select p.job_id from page p order by p.job_id desc;
+
+-- name: places
+-- Where jobs are, as they are shown. Primary keys only; of outcome the one partition each belongs to.
+with known as materialized (
+  select types from windlass.known
+), wanted as materialized (
+  select distinct unnest($1::uuid[]) as job_id
+)
+select s.job_id, 'scheduled' as status from windlass.scheduled s where s.job_id = any ($1::uuid[])
+union all
+select h.job_id, 'held' from windlass.held h where h.job_id = any ($1::uuid[])
+union all
+select r.job_id,
+  case when exists (select from windlass.queue q where q.name = r.queue and q.paused) or r.type <> all (k.types)
+       then 'held' else 'ready' end
+from windlass.ready r cross join known k where r.job_id = any ($1::uuid[])
+union all
+select r.job_id, 'running' from windlass.running r where r.job_id = any ($1::uuid[])
+union all
+select w.job_id, o.status
+from wanted w cross join lateral (select o.status from windlass.outcome o where o.job_id = w.job_id limit 1) o
+union all
+select o.job_id, o.status from windlass.outcome_kept o where o.job_id = any ($1::uuid[]);
 
 -- name: finished_lines
 -- The pairs of type and queue that finished jobs have, for a list by either; from the counts.
@@ -61,7 +99,9 @@ where t.status in ('completed', 'failed', 'cancelled') and ($1::text is null or 
 limit $3;
 
 -- name: attempts
--- The attempts of a job that have ended, oldest first; the last one may be its outcome. Index: attempt_job.
+-- The attempts of a job that have ended, oldest first; the last one may be its outcome. Of many, the newest $2: each may
+-- have 64 KB of log. Index: attempt_job.
+select n.* from (
 select a.attempt, a.status, a.worker_id, a.token, a.started_at, a.ended_at, a.error, a.log
 from windlass.attempt a where a.job_id = $1
 union all
@@ -73,7 +113,55 @@ from windlass.outcome o where o.job_id = $1 and o.started_at is not null
 union all
 select o.attempt, o.status, o.worker_id, o.token, o.started_at, o.finished_at, o.error, o.log
 from windlass.outcome_kept o where o.job_id = $1 and o.started_at is not null
-order by attempt, ended_at;
+order by attempt desc, ended_at desc limit $2
+) n order by n.attempt, n.ended_at;
+
+-- name: dead_letter_groups
+-- The newest failed jobs by type and kind of error. Index: outcome_failed, or outcome_status_type or _queue where one is
+-- given; with both, those of the type are walked, and those of the queue kept. The error itself, which may be long, is
+-- read only of the newest of each group.
+with looked as materialized (
+  select n.* from (
+    (select o.job_id, o.type, o.queue, o.fingerprint, o.finished_at from windlass.outcome o
+     where o.status = 'failed' and ($2::text is null or o.type = $2)
+       and ($2::text is not null or $3::text is null or o.queue = $3)
+     order by o.job_id desc limit $1::integer + 1)
+    union all
+    (select o.job_id, o.type, o.queue, o.fingerprint, o.finished_at from windlass.outcome_kept o
+     where o.status = 'failed' and ($2::text is null or o.type = $2)
+       and ($2::text is not null or $3::text is null or o.queue = $3)
+     order by o.job_id desc limit $1::integer + 1)
+  ) n
+  order by n.job_id desc limit $1::integer + 1  -- one more, to tell whether these are all
+), grouped as (
+  select l.type, l.fingerprint, count(*) as count, min(l.finished_at) as first_at, max(l.finished_at) as last_at,
+    (array_agg(l.job_id))[1:5] as sample  -- hashed as they come, newest first: to sort each group doubles the time
+  from (select * from looked order by job_id desc limit $1::integer) l
+  where $3::text is null or l.queue = $3
+  group by l.type, l.fingerprint
+), shown as materialized (
+  select g.* from grouped g order by g.count desc, g.last_at desc, g.sample[1] desc limit $4
+)
+select s.type, coalesce(e.error ->> 'type', '') as error_type, left(coalesce(e.error ->> 'message', ''), 1000) as message,
+  s.fingerprint, s.count, s.first_at, s.last_at, s.sample, t.looked, t.jobs, t.groups
+from (
+  select (select count(*) from looked) as looked, coalesce(sum(g.count), 0)::bigint as jobs, count(*) as groups
+  from grouped g
+) t
+left join shown s on true  -- without a group, too, it is told whether all were looked at
+left join lateral (
+  select o.error from windlass.outcome o where o.job_id = s.sample[1]
+  union all select o.error from windlass.outcome_kept o where o.job_id = s.sample[1]
+  limit 1
+) e on true
+order by s.count desc, s.last_at desc, s.sample[1] desc;
+
+-- name: types
+-- Every type that was ever declared, and whether a living worker knows it.
+select t.name, t.queue, t.priority, t.thread_demand, t.max_attempts, t.timeout_s, t.retry, t.tags, t.if_too_wide,
+  t.description, t.schema, coalesce(t.name = any (k.types), false) as alive
+from windlass.job_type t cross join windlass.known k
+order by t.name;
 
 -- name: counts
 -- Exact counts, as they are shown.

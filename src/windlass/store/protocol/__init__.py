@@ -1,0 +1,40 @@
+"""What the store offers, as small protocols by consumer: callers, workers, upkeep, people, wake-ups; and their values.
+
+They exist for typed slices, and for wrappers that fail on purpose in tests; not to make PostgreSQL replaceable.
+"""
+
+from windlass.store.protocol.accounts import Accounts, ApiKey, AuditEntry, User
+from windlass.store.protocol.callers import Intake
+from windlass.store.protocol.hints import Hints, broadcast_channel, channel
+from windlass.store.protocol.upkeep import Cause, LostLease, Rolled, Upkeep, WideJob
+from windlass.store.protocol.views import Check, DeadLetterGroup, DeadLetterGroups, Found, JobQuery, Page, Views
+from windlass.store.protocol.workers import Ask, Claims, Progress, Receipt, Settled, merged
+
+__all__ = [
+    "Accounts",
+    "ApiKey",
+    "Ask",
+    "AuditEntry",
+    "Cause",
+    "Check",
+    "Claims",
+    "DeadLetterGroup",
+    "DeadLetterGroups",
+    "Found",
+    "Hints",
+    "Intake",
+    "JobQuery",
+    "LostLease",
+    "Page",
+    "Progress",
+    "Receipt",
+    "Rolled",
+    "Settled",
+    "Upkeep",
+    "User",
+    "Views",
+    "WideJob",
+    "broadcast_channel",
+    "channel",
+    "merged",
+]

@@ -1,0 +1,48 @@
+"""What callers do to jobs."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Protocol
+from uuid import UUID
+
+from windlass.errors import WindlassError
+from windlass.model import (
+    Enqueued,
+    NewJob,
+    Status,
+)
+
+
+class Intake(Protocol):
+    """What callers do to jobs."""
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Enqueued]:
+        """Store all or none, in order. A job whose id or idempotency key is there already is answered as duplicate.
+        With `connection`, inside the caller's transaction."""
+
+    async def enqueue_each(self, jobs: Sequence[NewJob]) -> list[Enqueued | WindlassError]:
+        """Store independent jobs together; one that cannot be stored gets its error, and the others are stored. None waits
+        long for another's key: who wants to wait for his own calls `enqueue` with that job alone."""
+
+    async def cancel(self, job_id: UUID, reason: str = ...) -> Status:
+        """Cancelled if it was waiting; running if its worker was asked. Raises JobNotFound, NotPossible."""
+
+    async def retry(self, job_id: UUID, *, among: Collection[Status] = ...) -> Status:
+        """Make a finished job ready again, with its attempts kept and its failures at zero. `among`: only if it is in one
+        of these statuses at that very moment; one that was replayed and has completed meanwhile must not run again."""
+
+    async def run_now(self, job_id: UUID) -> Status:
+        """Make a scheduled or held job ready."""
+
+    async def cancel_many(
+        self, job_ids: Iterable[UUID], reason: str = ..., *, running: bool = True
+    ) -> dict[UUID, Status | WindlassError]:
+        """`running`: also those that run at that very moment; else only those that wait."""
+
+    async def retry_many(
+        self, job_ids: Iterable[UUID], *, among: Collection[Status] = ...
+    ) -> dict[UUID, Status | WindlassError]: ...
+
+    async def run_now_many(self, job_ids: Iterable[UUID]) -> dict[UUID, Status | WindlassError]: ...
+
+    async def set_paused(self, queue: str, *, paused: bool) -> None:
+        """Stop or resume claims from a queue; what runs goes on, and nothing moves."""

@@ -1,0 +1,41 @@
+"""Who rests, how to wake them, and the channels that wake-ups travel on."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Protocol
+from uuid import UUID
+
+from windlass.model import (
+    Want,
+)
+
+
+def channel(owner_id: UUID) -> str:
+    """Where one worker or supervisor is woken."""
+    return f"windlass_{owner_id.hex}"
+
+
+def broadcast_channel(schema: str) -> str:
+    """Where every worker is woken."""
+    return f"{schema}_all"
+
+
+class Hints(Protocol):
+    """Who rests, and how to wake them. Nothing is correct because of it: whatever is hinted is also polled."""
+
+    async def rest(
+        self, worker_id: UUID, *, queues: Sequence[str], types: Sequence[str], free: int, worked: bool = False
+    ) -> None:
+        """Stand in line to be woken, and claim once more before sleeping. A worker that is in line keeps its place, or
+        goes to the end if it has had work since (`worked`). Never waits for those who wake."""
+
+    async def leave(self, worker_id: UUID) -> None:
+        """Leave the line: busy, or gone."""
+
+    async def rouse(self, wants: Iterable[Want]) -> list[UUID]:
+        """Wake the least recently used idle workers with room for these jobs; returns whom. Call after the commit."""
+
+    async def call_all(self, *, connection: Any = None) -> None:
+        """Wake every worker that listens; with `connection`, when the caller's transaction commits."""
+
+    async def nudge(self, job_ids: Collection[UUID]) -> set[UUID]:
+        """Tell the supervisors of those who run these jobs to look for cancel requests; returns which."""

@@ -1,0 +1,147 @@
+"""What supervisors and the leader do, and the values of it."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+from uuid import UUID
+
+from windlass.model import (
+    Declared,
+    Lease,
+    NewWorker,
+    TooWide,
+    Want,
+)
+from windlass.placement import Reservation, Room, Wide
+
+Cause = Literal["left", "crashed"]
+
+
+@dataclass(frozen=True, slots=True)
+class LostLease:
+    """A lease whose worker is dead. `crashed`: by itself, as far as the database can tell."""
+
+    lease: Lease
+    crashed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WideJob:
+    """A job wider than any worker, and what it would rather have done about it."""
+
+    job_id: UUID
+    queue: str
+    type: str
+    thread_demand: int
+    if_too_wide: TooWide
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """What one roll of the partitions did. `waiting`: held up by open transactions; the next roll goes on with them."""
+
+    made: list[str]
+    removed: list[str]
+    waiting: list[str]
+
+
+class Upkeep(Protocol):
+    """What supervisors and the leader do. Everything may be repeated, or done by two at once."""
+
+    async def register(self, worker: NewWorker, *, lease_ttl_s: float) -> None: ...
+
+    async def declare(self, types: Collection[Declared]) -> int:
+        """Say what types there are, and their defaults; returns how many of them are new or have changed. What is as it
+        was is not written: a thousand workers that restart must not bloat the table."""
+
+    async def renew(
+        self, worker_ids: Collection[UUID], *, lease_ttl_s: float, lost_threads: Mapping[UUID, int] = ...
+    ) -> dict[UUID, bool]:
+        """Push out leases; says of each living worker whether it should drain. One that is missing must stop.
+        `lost_threads`: held by handlers that cannot be stopped."""
+
+    async def held_by(self, worker_ids: Collection[UUID], *, limit: int = ...) -> list[Lease]:
+        """The leases these workers hold, dead or alive."""
+
+    async def cancels(self, worker_ids: Collection[UUID]) -> dict[UUID, dict[UUID, UUID]]:
+        """By worker: the jobs that were asked to cancel, with their tokens."""
+
+    async def drain(self, worker_ids: Collection[UUID]) -> set[UUID]:
+        """Let workers claim no more; what they run goes on under their leases."""
+
+    async def bury(self, worker_ids: Collection[UUID], cause: Cause) -> set[UUID]:
+        """Say that workers are dead: they left, or their supervisor saw them crash. What they hold can be reaped."""
+
+    async def bury_expired(self) -> set[UUID]:
+        """Bury every worker whose lease has ended."""
+
+    async def lost(self, *, limit: int = ...) -> list[LostLease]:
+        """The leases of dead workers, to be settled as Lost; not those that an open transaction holds just now."""
+
+    async def forget_workers(self, *, older_than_s: float = ...) -> set[UUID]: ...
+
+    async def forget_idle(self) -> set[UUID]:
+        """Remove what workers that are gone said of their idleness."""
+
+    async def rooms(self, *, lately_s: float = ...) -> list[Room]:
+        """Every living worker, how full it is, and how far back in the line it has reached lately."""
+
+    async def promote(self, *, limit: int = ...) -> list[Want]:
+        """Make due jobs ready; returns how many of each shape. A full page means: call again."""
+
+    async def unknown_types(self) -> set[str]:
+        """Types with ready jobs that no live worker knows; none while no worker lives."""
+
+    async def hold_unknown(self, *, after_s: float, types: Collection[str] | None = ..., limit: int = ...) -> int:
+        """Set aside jobs that have waited and whose type no live worker knows: of these types, or of all."""
+
+    async def admit_known(self, *, limit: int = ...) -> list[Want]:
+        """Give back held jobs whose type some worker now knows; returns how many of each shape."""
+
+    async def waiting_wide(
+        self,
+        widest: Mapping[tuple[str, str], int],
+        *,
+        waited_s: float,
+        known: Collection[UUID] = ...,
+        limit: int = ...,
+    ) -> list[Wide]:
+        """Jobs of several threads, but no more than the widest worker of their queue and type has, that have waited: up
+        to `limit` of each queue and width, and the `known` that still wait, in rank order."""
+
+    async def too_wide(
+        self, widest: Mapping[tuple[str, str], int], *, waited_s: float, limit: int = ...
+    ) -> list[WideJob]:
+        """Jobs of more threads than the widest worker of their queue and type has, that have waited and will not wait
+        on. One look sees a thousand jobs of each queue and width; the next goes on behind them, after the last anew."""
+
+    async def narrow(self, jobs: Iterable[WideJob]) -> set[UUID]:
+        """Let too wide jobs run on one thread."""
+
+    async def give_up(self, jobs: Iterable[WideJob], *, widest: int) -> set[UUID]:
+        """Fail too wide jobs that asked for it."""
+
+    async def reserve(self, wanted: Collection[Reservation], *, ttl_s: float) -> set[Reservation]:
+        """Make these the reservations, and no others; returns those that hold."""
+
+    async def reservations(self) -> list[Reservation]: ...
+
+    async def take_term(self, holder: UUID, *, ttl_s: float) -> int | None:
+        """Become or stay leader; returns the term's number, or None while another holds it."""
+
+    async def leave_term(self, holder: UUID) -> None: ...
+
+    async def fold_counts(self) -> bool:
+        """Fold the deltas of finished transactions into the tally. False: another is at it."""
+
+    async def expire_keys(self, *, limit: int = ...) -> int:
+        """Forget idempotency keys past their time whose job has finished."""
+
+    async def sweep_steps(self, *, limit: int = ...) -> int:
+        """Forget the steps of jobs that finished more than a day ago, or are gone."""
+
+    async def sweep_tokens(self, *, limit: int = ...) -> int:
+        """Forget spent and revoked tokens that are past their time: they are refused without being remembered."""
+
+    async def roll_partitions(self) -> Rolled:
+        """Make partitions ahead, remove old ones without losing a live job, and sweep what was kept long enough."""

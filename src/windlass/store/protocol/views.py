@@ -1,0 +1,137 @@
+"""What people look at, and how they ask for it."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from windlass.explanation import Explanation
+from windlass.model import (
+    Attempt,
+    Job,
+    KnownType,
+    Queue,
+    Status,
+    Worker,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuery:
+    """What to list. No statuses means all. Times are those in the jobs' ids; `created_after` is included, the other not.
+    `fingerprint`: of the error, for failed jobs alone. `bodies_max`: larger payloads and results, in bytes, are left
+    out; None: all are read, and a page of them can be hundreds of megabytes."""
+
+    statuses: Collection[Status] = ()
+    type: str | None = None
+    queue: str | None = None
+    tag: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    cursor: str | None = None
+    limit: int = 50
+    fingerprint: str | None = None
+    bodies_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Jobs, newest first. `next_cursor` is None at the end; a page may be short and still have one."""
+
+    jobs: Sequence[Job]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Ids, newest first. `next_cursor` as that of a Page."""
+
+    ids: Sequence[UUID]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterGroup:
+    """Failed jobs with the same kind of error. `message` is that of the newest; `sample`: the newest few."""
+
+    type: str
+    error_type: str
+    message: str
+    fingerprint: str | None
+    count: int
+    first_at: datetime
+    last_at: datetime
+    sample: Sequence[UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterGroups:
+    """The largest group first. `jobs`: how many were looked at; `complete`: whether those are all there are."""
+
+    groups: Sequence[DeadLetterGroup]
+    jobs: int
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What must never be seen: jobs in no table, in two, keys without a job, counts that differ from the rows."""
+
+    nowhere: int
+    twice: int
+    homeless: int
+    miscounted: int
+
+    @property
+    def clean(self) -> bool:
+        return self.nowhere == self.twice == self.homeless == self.miscounted == 0
+
+
+class Views(Protocol):
+    """What people look at. Reads only."""
+
+    async def job(self, job_id: UUID) -> Job:
+        """One job wherever it is. Raises JobNotFound."""
+
+    async def attempts(self, job_id: UUID, *, limit: int | None = None) -> list[Attempt]:
+        """The attempts of a job that have ended, oldest first; of more than `limit`, the newest."""
+
+    async def jobs(self, query: JobQuery | None = None) -> Page:
+        """One page of a list."""
+
+    async def ids(self, query: JobQuery, *, limit: int = ...) -> Found:
+        """What a list would show, as ids alone: up to 10,000, for actions on many. `query.limit` is not looked at."""
+
+    async def places(self, job_ids: Collection[UUID]) -> dict[UUID, Status]:
+        """Where jobs are, as they are shown; those that are nowhere are left out. Cheap: for those who watch."""
+
+    async def explain(self, job_id: UUID) -> Explanation:
+        """Why a job is where it is, and what would help. Raises JobNotFound."""
+
+    async def dead_letter_groups(
+        self,
+        *,
+        type: str | None = ...,  # noqa: A002, as the job's field
+        queue: str | None = ...,
+        looked_at: int = ...,
+    ) -> DeadLetterGroups:
+        """The newest failed jobs, by type and kind of error."""
+
+    async def types(self) -> list[KnownType]:
+        """Every type that was ever declared, by name."""
+
+    async def counts(self) -> dict[tuple[str, str, Status], int]:
+        """Exact numbers of jobs by queue, type and status, whatever their number."""
+
+    async def queues(self) -> list[Queue]:
+        """Every queue that has jobs or settings."""
+
+    async def workers(self) -> list[Worker]:
+        """Every worker, the living first, then the dead that are not forgotten yet."""
+
+    async def ready(self) -> None:
+        """Reach the database, and find its schema as this code needs it. Raises Unavailable, SchemaMismatch."""
+
+    async def check(self) -> Check:
+        """Look for what must never be seen. Reads everything."""

@@ -1,0 +1,51 @@
+"""Rows as people see them: a job, an error, and the facts that explain why a job waits."""
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from asyncpg import Record
+
+from windlass.explanation import Facts, Hand
+from windlass.lifecycle import retry_policy
+from windlass.model import FINISHED, Error, Job, Status
+
+
+def to_job(row: Record) -> Job:
+    fields: dict[str, Any] = dict(row)
+    fields["status"] = Status(row["status"])
+    fields["retry"] = retry_policy(row["retry"]) if row["retry"] else None
+    fields["tags"] = tuple(row["tags"] or ())
+    fields["error"] = to_error(row["error"])
+    return Job(**fields)
+
+
+def to_error(text: str | None) -> Error | None:
+    if text is None:
+        return None
+    document = json.loads(text)
+    return Error(document["type"], document["message"], document.get("traceback") or "")
+
+
+def facts(job: Job, standing: Record, hands: Iterable[Record]) -> Facts:
+    return Facts(
+        job=job,
+        paused=standing["paused"],
+        set_aside=standing["place"] == "held",
+        thread_demand=standing["thread_demand"] or job.thread_demand,
+        age_s=_age_s(job, standing),
+        ended=standing["ended"],
+        error=to_error(standing["error"]),
+        led=standing["led"],
+        ahead=standing["ahead"],
+        hands=[Hand(*row) for row in hands],
+    )
+
+
+def _age_s(job: Job, standing: Record) -> float:
+    if standing["due_s"] is not None:
+        return float(standing["due_s"])
+    now: datetime = standing["at"]
+    since = job.finished_at if job.status in FINISHED else job.started_at
+    return (now - (since or job.created_at)).total_seconds()
