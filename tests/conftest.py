@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,6 +23,14 @@ _TEMPLATE = "windlass_template"
 
 # Folders whose tests share what is costly to make, or look at what all of them did: one process runs them.
 _TOGETHER = {"contract", "plans"}
+
+
+# The slow ones first: a file that runs for a minute must not be the last, with the other processes idle.
+_FIRST = ("contract", "plans", "faults", "e2e", "api", "worker", "jobs", "unit")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _FIRST.index(item.nodeid.split("/")[1]))
 
 
 class Together(LoadScopeScheduling):  # type: ignore[misc]
@@ -53,7 +62,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedd
     """
     folder: Path = tmp_path_factory.mktemp("postgres")
     other = os.environ.get("WINDLASS_TEST_BIN_DIR")
-    settings = {"fsync": "off", "max_connections": "300"}
+    settings = {"fsync": "off", "full_page_writes": "off", "max_connections": "300"}
     with EmbeddedPostgres(folder, bin_dir=Path(other) if other else None, settings=settings) as server:
         asyncio.run(_make_template(server.url))
         yield server
@@ -81,6 +90,20 @@ async def url(postgres_server: EmbeddedPostgres) -> AsyncIterator[str]:
     yield database_url(postgres_server.url, name)
     await admin.execute(f"drop database {name} with (force)")
     await admin.close()
+
+
+@contextmanager
+def database(server: EmbeddedPostgres, name: str) -> Iterator[str]:
+    """The same for the tests of a module, or of a folder, together."""
+
+    async def run(statement: str) -> None:
+        admin = await asyncpg.connect(server.url)
+        await admin.execute(statement)
+        await admin.close()
+
+    asyncio.run(run(f"create database {name} template {_TEMPLATE} strategy wal_log"))
+    yield database_url(server.url, name)
+    asyncio.run(run(f"drop database {name} with (force)"))
 
 
 @pytest.fixture

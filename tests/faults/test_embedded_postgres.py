@@ -1,7 +1,6 @@
 """The embedded PostgreSQL starts fast, is ours alone, and stops cleanly."""
 
 import os
-import re
 import signal
 import socket
 import stat
@@ -15,6 +14,7 @@ import pytest
 from tests.eventually import eventually
 from tests.faults.embedded_client import ask, gone, write
 from tests.faults.embedded_support import Owner
+from tests.pressure import waited_for_processors_s
 from windlass.embedded.postgres import EmbeddedPostgres
 from windlass.embedded.process import free_port
 
@@ -44,13 +44,6 @@ def test_a_cold_start_takes_two_seconds_and_a_warm_one_three_tenths(tmp_path: Pa
         pytest.skip(f"the machine is too busy to measure: {figures}")
     assert min(cold) <= 2.0
     assert min(warm) <= 0.3
-
-
-def waited_for_processors_s() -> float:
-    """How long some process of this machine has waited for a processor since boot; 0 where the kernel does not say."""
-    pressure = Path("/proc/pressure/cpu")
-    found = re.search(r"some .*total=(\d+)", pressure.read_text()) if pressure.exists() else None
-    return int(found.group(1)) / 1e6 if found else 0.0
 
 
 def test_role_and_database_are_ours_and_durability_is_the_default(data_dir: Path) -> None:

@@ -1,0 +1,137 @@
+"""The shapes of the routes that are not under /v1: those that older schedulers documented, with our values in them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+from uuid import UUID
+
+from msgspec import Meta, Raw
+
+from windlass.api.job_shapes import fault_told, shown
+from windlass.model import PENDING, Job, Status
+from windlass.wire import END, Asked, Submission, Text, Told, TypeName
+
+PlainStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
+STATUSES: Final[dict[PlainStatus, frozenset[Status]]] = {
+    "pending": PENDING,
+    "running": frozenset({Status.RUNNING}),
+    "completed": frozenset({Status.COMPLETED}),
+    "failed": frozenset({Status.FAILED}),
+    "cancelled": frozenset({Status.CANCELLED}),
+}
+_bodies_chars_max: Final = 1_048_576
+_PLAIN: Final = {status: plain for plain, statuses in STATUSES.items() for status in statuses}
+
+
+class NamedTask(Asked):
+    """A job by the name of its type, and a text for it. A payload that is no text goes to the job as it is."""
+
+    name: TypeName
+    payload: Any = ""
+
+
+class AddedJob(Submission, kw_only=True):
+    """A welcome mail, by `email` and `name`; or a whole job."""
+
+    type: TypeName | None = None  # type: ignore[assignment]
+    email: (
+        Annotated[str, Meta(max_length=254, pattern=rf"^[^@\s]+@[^@\s]+{END}", examples=["ann@example.com"])] | None
+    ) = None
+    name: Text | None = None
+
+
+class PlainStored(Told):
+    id: UUID
+    status: PlainStatus
+
+
+class NamedStored(Told):
+    job_id: UUID
+    id: UUID
+    status: PlainStatus
+
+
+class PlainJob(Told):
+    id: UUID
+    type: str
+    name: str | None
+    payload: Raw | None
+    status: PlainStatus
+    priority: int
+    thread_demand: int
+    attempts: int
+    max_attempts: int
+    scheduled_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    result: Raw | None
+    error: str | None
+
+
+class PastJob(PlainJob):
+    """A job with its times, in seconds: waiting for a worker, running, and from submission to end."""
+
+    queue_time: float | None
+    execution_time: float | None
+    total_time: float | None
+
+
+class FailedJobs(Told):
+    jobs: list[PlainJob]
+    page: int
+    limit: int
+    total: int
+
+
+class PlainStats(Told):
+    completed: int
+    failed: int
+    pending: int
+    running: int
+
+
+def plain_status(status: Status) -> PlainStatus:
+    return _PLAIN[status]
+
+
+def plain_job(job: Job) -> PlainJob:
+    return PlainJob(**_fields(job))
+
+
+def past_job(job: Job) -> PastJob:
+    return PastJob(**_fields(job), queue_time=job.queue_s, execution_time=job.execution_s, total_time=job.total_s)
+
+
+def lightened(jobs: Iterable[Job]) -> list[Job]:
+    """The jobs of a list, with payloads and results as long as they are a megabyte in all: each has to be looked
+    through, and a list of large ones would take seconds."""
+    left, shown = _bodies_chars_max, []
+    for job in jobs:
+        left -= len(job.payload or "") + len(job.result or "")
+        shown.append(job if left >= 0 else replace(job, payload=None, result=None))
+    return shown
+
+
+def _fields(job: Job) -> dict[str, Any]:
+    error = fault_told(job.error)
+    return {
+        "id": job.id,
+        "type": job.type,
+        "name": job.name,
+        "payload": shown(job.type, job.payload),
+        "status": plain_status(job.status),
+        "priority": job.priority,
+        "thread_demand": job.thread_demand,
+        "attempts": job.attempt,
+        "max_attempts": job.max_attempts,
+        "scheduled_at": job.scheduled_at or job.created_at,
+        "started_at": job.started_at,
+        "completed_at": job.finished_at,
+        "created_at": job.created_at,
+        "updated_at": job.finished_at or job.started_at or job.created_at,
+        "result": shown(job.type, job.result),
+        "error": None if error is None else f"{error.type}: {error.message}",
+    }

@@ -1,0 +1,111 @@
+"""The cluster: exact counts, queues with pause and resume, workers, declared types."""
+
+from typing import Final
+
+from msgspec import Raw
+
+from windlass.api.cluster_shapes import paged, queue_told, queues_told, stats_told, workers_told
+from windlass.api.endpoint import Call, Endpoint
+from windlass.model import KnownType
+from windlass.wire import JobType, JobTypes, Page, Queue, Queues, Stats, Workers
+
+
+async def stats(call: Call) -> Stats:
+    return stats_told(await call.parts.views.counts())
+
+
+async def queues(call: Call) -> Queues:
+    return queues_told(await call.parts.views.queues(), call.query)
+
+
+async def workers(call: Call) -> Workers:
+    return workers_told(await call.parts.views.workers(), call.query)
+
+
+async def types(call: Call) -> JobTypes:
+    some, cursor = paged(await call.parts.views.types(), call.query, lambda known: known.declared.name)
+    return JobTypes(types=[_type_told(known) for known in some], next_cursor=cursor)
+
+
+async def pause(call: Call) -> Queue:
+    return await _set_paused(call, paused=True)
+
+
+async def resume(call: Call) -> Queue:
+    return await _set_paused(call, paused=False)
+
+
+async def _set_paused(call: Call, *, paused: bool) -> Queue:
+    """A queue that has had no job yet can be paused, too: before the first one comes."""
+    name = call.path["name"]
+    await call.parts.intake.set_paused(name, paused=paused)
+    return next(queue_told(queue) for queue in await call.parts.views.queues() if queue.name == name)
+
+
+def _type_told(known: KnownType) -> JobType:
+    declared = known.declared
+    return JobType(
+        name=declared.name,
+        queue=declared.queue,
+        priority=declared.priority,
+        thread_demand=declared.thread_demand,
+        max_attempts=declared.max_attempts,
+        timeout_s=declared.timeout_s,
+        alive=known.alive,
+        description=declared.description,
+        payload_schema=None if declared.schema is None else Raw(declared.schema.encode()),
+    )
+
+
+_TAG: Final = "cluster"
+
+endpoints: Final = [
+    Endpoint(
+        *("GET", "/v1/stats", "read", stats),
+        summary="Count jobs by queue, type and status",
+        description="The counts are exact, however many jobs there are.",
+        tag=_TAG,
+        answers={200: Stats},
+    ),
+    Endpoint(
+        *("GET", "/v1/queues", "read", queues),
+        summary="List queues",
+        description="Every queue that has jobs or settings, with its depth and the age of the oldest job that is due.",
+        tag=_TAG,
+        query=Page,
+        answers={200: Queues},
+    ),
+    Endpoint(
+        *("POST", "/v1/queues/{name}/pause", "operate", pause),
+        summary="Pause a queue",
+        description="No more jobs are claimed from it; what runs goes on, and nothing is lost. May be repeated.",
+        tag=_TAG,
+        answers={200: Queue},
+        audit="queue.pause",
+    ),
+    Endpoint(
+        *("POST", "/v1/queues/{name}/resume", "operate", resume),
+        summary="Resume a queue",
+        description="Its jobs are claimed again, in the order they had. May be repeated.",
+        tag=_TAG,
+        answers={200: Queue},
+        audit="queue.resume",
+    ),
+    Endpoint(
+        *("GET", "/v1/workers", "read", workers),
+        summary="List workers",
+        description="The living first, with what each runs now; then those that died and are not forgotten yet.",
+        tag=_TAG,
+        query=Page,
+        answers={200: Workers},
+    ),
+    Endpoint(
+        *("GET", "/v1/types", "read", types),
+        summary="List job types",
+        description="Every type a worker has declared: its defaults and, where it is known, the schema of its payload. "
+        "`alive`: some worker runs its jobs now.",
+        tag=_TAG,
+        query=Page,
+        answers={200: JobTypes},
+    ),
+]

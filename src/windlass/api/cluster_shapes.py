@@ -1,0 +1,92 @@
+"""The cluster as it is told: from the values of the store to the shapes of the wire."""
+
+from collections.abc import Callable, Iterable, Mapping
+from heapq import nlargest, nsmallest
+from typing import Final, Literal, TypeVar
+
+from windlass.model import Queue, Status, Worker
+from windlass.wire import Line, Page, Queues, Stats, Workers
+from windlass.wire import Queue as QueueTold
+from windlass.wire import Worker as WorkerTold
+
+T = TypeVar("T")
+
+lines_max: Final = 1000
+FIRST: Final = Page()
+
+
+def stats_told(counts: Mapping[tuple[str, str, Status], int]) -> Stats:
+    """Every status is named, so that a reader need not know which are missing because they are zero."""
+    statuses = {status.value: 0 for status in Status}
+    for (_, _, status), count in counts.items():
+        statuses[status.value] += count
+    largest = nlargest(lines_max, ((count, line) for line, count in counts.items() if count))
+    lines = [
+        Line(queue=queue, type=type_, status=status.value, count=count)
+        for (queue, type_, status), count in sorted((line, count) for count, line in largest)
+    ]
+    complete = len(largest) < lines_max or sum(count for count, _ in largest) == sum(counts.values())
+    return Stats(total=sum(statuses.values()), statuses=statuses, lines=lines, complete=complete)
+
+
+def paged(items: Iterable[T], page: Page, key: Callable[[T], str]) -> tuple[list[T], str | None]:
+    """One part of a list, and where the next begins: anyone who may submit can make queues without end."""
+    wanted = ((key(item), item) for item in items)
+    found = nsmallest(page.limit + 1, (each for each in wanted if page.cursor is None or each[0] > page.cursor), _first)
+    return [item for _, item in found[: page.limit]], found[page.limit - 1][0] if len(found) > page.limit else None
+
+
+def _first(pair: tuple[str, object]) -> str:
+    return pair[0]
+
+
+def queues_told(queues: Iterable[Queue], page: Page = FIRST) -> Queues:
+    some, cursor = paged(queues, page, lambda queue: queue.name)
+    return Queues(queues=[queue_told(queue) for queue in some], next_cursor=cursor)
+
+
+def workers_told(workers: Iterable[Worker], page: Page = FIRST) -> Workers:
+    some, cursor = paged(workers, page, _place)
+    return Workers(workers=[worker_told(worker) for worker in some], next_cursor=cursor)
+
+
+def queue_told(queue: Queue) -> QueueTold:
+    return QueueTold(
+        name=queue.name,
+        paused=queue.paused,
+        depth=queue.depth,
+        oldest_age_s=queue.oldest_age_s,
+        statuses={status.value: count for status, count in sorted(queue.counts.items()) if count},
+    )
+
+
+def worker_told(worker: Worker) -> WorkerTold:
+    return WorkerTold(
+        id=worker.id,
+        name=worker.name,
+        status=_status(worker),
+        threads=worker.threads,
+        busy_threads=worker.busy_threads,
+        lost_threads=worker.lost_threads,
+        jobs=worker.jobs,
+        queues=list(worker.queues),
+        types=list(worker.types),
+        supervisor_id=worker.supervisor_id,
+        started_at=worker.started_at,
+        renewed_at=worker.renewed_at,
+        died_at=worker.died_at,
+        reserved_for=worker.reserved_for,
+    )
+
+
+def _place(worker: Worker) -> str:
+    """Where it stands in the list: the living first, each kind by when it started."""
+    return f"{'living' if worker.died_at is None else 'past'} {worker.started_at.isoformat()} {worker.id}"
+
+
+def _status(worker: Worker) -> Literal["idle", "busy", "draining", "dead"]:
+    if not worker.alive:
+        return "dead"
+    if worker.draining:
+        return "draining"
+    return "busy" if worker.jobs else "idle"

@@ -1,0 +1,225 @@
+"""Jobs: submitting one or many, lists, one with its attempts, its logs, and why it waits."""
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Annotated, Final
+from urllib.parse import urlencode
+
+from msgspec import Meta
+
+from windlass.api.aside import attempt_chars, chars_of, shown_aside
+from windlass.api.endpoint import Answer, Call, Endpoint
+from windlass.api.job_shapes import attempt_told, explanation_told, job_told, log_told, page_told, query_of
+from windlass.api.submitting import submit, submit_many
+from windlass.errors import InvalidField, InvalidJob
+from windlass.model import Attempt, key_max
+from windlass.wire import (
+    Asked,
+    Attempts,
+    Explanation,
+    Filter,
+    Job,
+    Jobs,
+    Logs,
+    Stored,
+    StoredMany,
+    Submission,
+    encode,
+)
+
+jobs_max: Final = 10_000
+Limit = Annotated[int, Meta(ge=1, le=200, description="jobs on a page")]
+Cursor = Annotated[str, Meta(max_length=100, description="`next_cursor` of the page before")]
+_logs_chars_max: Final = 1_048_576
+_REPLAYED: Final = {"idempotency-replayed": "true"}
+
+
+class Listed(Filter):
+    limit: Limit = 50
+    cursor: Cursor | None = None
+
+
+class Newest(Asked):
+    limit: Annotated[int, Meta(ge=1, le=200, description="only so many attempts, the newest")] = 50
+
+
+# Submit. ------------------------------------------------------------------------------------------------------------
+
+
+async def submit_one(call: Call) -> Answer:
+    asked: Submission = call.body
+    key = call.headers.get(b"idempotency-key")
+    if key is not None:
+        asked.idempotency_key = same_key(key, asked.idempotency_key)
+    stored, status = await submit(call.parts, asked, call.raw)
+    location = {"location": f"/v1/jobs/{stored.id}"}
+    if stored.duplicate:
+        told = Stored(id=stored.id, status=status.value, duplicate=True)
+        return Answer(told, 200, location | _REPLAYED)
+    return Answer(Stored(id=stored.id, status=status.value), 202, location)
+
+
+def same_key(header: bytes, field: str | None) -> str:
+    """The key of a submission that names it in the header. Named twice, and differently, neither can be meant."""
+    try:
+        key = header.decode()
+    except UnicodeDecodeError:  # with something put in its place, two keys could become one
+        raise InvalidJob("idempotency_key", "must be UTF-8") from None
+    if not 1 <= len(key) <= key_max:
+        raise InvalidJob("idempotency_key", f"must be a text of 1 to {key_max} characters")
+    if field is not None and field != key:
+        raise InvalidJob("idempotency_key", "is another one than that of the Idempotency-Key header")
+    return key
+
+
+async def submit_bulk(call: Call) -> StoredMany:
+    if b"idempotency-key" in call.headers:
+        # Taken silently for nothing, it would let a caller repeat the request and have everything twice.
+        raise InvalidField("Idempotency-Key", "is for single jobs; give each job of many an idempotency_key of its own")
+    stored = await submit_many(call.parts, call.body)
+    return StoredMany(ids=[one.id for one in stored], duplicates=sum(one.duplicate for one in stored))
+
+
+# Look. --------------------------------------------------------------------------------------------------------------
+
+
+async def list_jobs(call: Call) -> Answer:
+    asked: Listed = call.query
+    page = await call.parts.views.jobs(query_of(asked, cursor=asked.cursor, limit=asked.limit))
+    told = await shown_aside(lambda: page_told(page), chars_of(page.jobs))
+    return Answer(told, 200, next_link(call, page.next_cursor))
+
+
+def next_link(call: Call, cursor: str | None) -> Mapping[str, str]:
+    """Where the next page is, for clients that follow links."""
+    if cursor is None:
+        return {}
+    query = [(name, value) for name, value in call.request.query_params.multi_items() if name != "cursor"]
+    return {"link": f'<{call.request.url.path}?{urlencode([*query, ("cursor", cursor)])}>; rel="next"'}
+
+
+async def show_job(call: Call) -> Answer:
+    job = await call.parts.views.job(call.id)
+    return tagged(call, await shown_aside(lambda: encode(job_told(job, whole=True)), chars_of([job])))
+
+
+def tagged(call: Call, body: bytes) -> Answer:
+    """With an ETag: who has this very state already is told so, and nothing more."""
+    tag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
+    headers = {"etag": tag, "cache-control": "private, no-cache"}
+    asked = call.request.headers.get("if-none-match", "")
+    known = {one.strip().removeprefix("W/") for one in asked.split(",")}
+    if tag in known or "*" in known:
+        return Answer(None, 304, headers)
+    return Answer(body, 200, headers)
+
+
+async def list_attempts(call: Call) -> Attempts:
+    attempts = await _attempts(call)
+    told = await shown_aside(lambda: [attempt_told(each) for each in attempts], attempt_chars(attempts))
+    return Attempts(attempts=told)
+
+
+async def list_logs(call: Call) -> Logs:
+    attempts = _newest_logs(await _attempts(call))
+    return Logs(logs=await shown_aside(lambda: list(map(log_told, attempts)), attempt_chars(attempts)))
+
+
+def _newest_logs(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """Those that wrote something: of all that was written a megabyte, and the newest in any case."""
+    kept: list[Attempt] = []
+    chars = 0
+    for each in reversed([each for each in attempts if each.log]):
+        chars += len(each.log or "")
+        if kept and chars > _logs_chars_max:
+            break
+        kept.append(each)
+    return kept[::-1]
+
+
+async def _attempts(call: Call) -> list[Attempt]:
+    attempts = await call.parts.views.attempts(call.id, limit=call.query.limit)
+    if not attempts:
+        await call.parts.views.job(call.id)  # raises JobNotFound: no attempt yet is something else than no job
+    return attempts
+
+
+async def explain(call: Call) -> Explanation:
+    return explanation_told(await call.parts.views.explain(call.id))
+
+
+_TAG: Final = "jobs"
+_KEY: Final = {"Idempotency-Key": "the same key and body give the first job again, without storing another"}
+_LOCATION: Final = {"Location": "where the job is"}
+
+endpoints: Final = [
+    Endpoint(
+        *("POST", "/v1/jobs", "submit", submit_one),
+        summary="Submit a job",
+        description="Stored durably when it is answered. 200 with `Idempotency-Replayed` if it was there already, under "
+        "the same id or idempotency key; 422 if the key was used with another body.",
+        tag=_TAG,
+        answers={202: Stored, 200: Stored},
+        body=Submission,
+        problems=(409,),
+        takes=_KEY,
+        gives=_LOCATION | {"Idempotency-Replayed": "true if nothing new was stored"},
+    ),
+    Endpoint(
+        *("POST", "/v1/jobs/bulk", "submit", submit_bulk),
+        summary="Submit many jobs",
+        description="Up to 10,000, as a JSON array or one JSON document a line; all are stored, or none. What is wrong is "
+        "named by its place: `jobs[3].priority`.",
+        tag=_TAG,
+        answers={202: StoredMany},
+        body=Annotated[list[Submission], Meta(min_length=1, max_length=jobs_max)],
+        bulk=True,
+        problems=(409,),
+    ),
+    Endpoint(
+        *("GET", "/v1/jobs", "read", list_jobs),
+        summary="List jobs",
+        description="Newest first, without payloads and results. A page may be short, even empty, and still have a next "
+        "one: the end is where `next_cursor` is null.",
+        tag=_TAG,
+        answers={200: Jobs},
+        query=Listed,
+        gives={"Link": "the next page, as rel=next"},
+    ),
+    Endpoint(
+        *("GET", "/v1/jobs/{id}", "read", show_job),
+        summary="Show a job",
+        description="With its payload and result, number for number; what looks like a secret in them is masked.",
+        tag=_TAG,
+        answers={200: Job, 304: None},
+        problems=(404,),
+        takes={"If-None-Match": "an ETag: 304 if the job is still as it was then"},
+        gives={"ETag": "names this state of the job"},
+    ),
+    Endpoint(
+        *("GET", "/v1/jobs/{id}/attempts", "read", list_attempts),
+        summary="List the attempts at a job",
+        description="Those that have ended, oldest first, with the error of each.",
+        tag=_TAG,
+        answers={200: Attempts},
+        query=Newest,
+        problems=(404,),
+    ),
+    Endpoint(
+        *("GET", "/v1/jobs/{id}/logs", "read", list_logs),
+        summary="Show what the attempts at a job have logged",
+        description="Oldest first. Of more than a megabyte in all, the newest.",
+        tag=_TAG,
+        answers={200: Logs},
+        query=Newest,
+        problems=(404,),
+    ),
+    Endpoint(
+        *("GET", "/v1/jobs/{id}/explain", "read", explain),
+        summary="Explain why a job is where it is",
+        description="What it waits for, each with a stable code and what would help.",
+        tag=_TAG,
+        answers={200: Explanation},
+        problems=(404,),
+    ),
+]

@@ -1,0 +1,138 @@
+"""From a submission to the job that is stored: what it leaves out is as its type declares it. The hot path."""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+from windlass.api.parts import Parts
+from windlass.errors import IdTaken, InvalidJob, KeyBusy, KeyReused, RequestError
+from windlass.model import Declared, Enqueued, NewJob, RetryPolicy, Status, check_new_job, declarable
+from windlass.payload import depth_max, encode
+from windlass.wire import Submission
+
+_plain: Final = Declared("")
+_GROWS: Final = 8  # times, at most: 1e15 is stored as 1000000000000000.0
+
+
+async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> tuple[Enqueued, Status]:
+    """Stored durably, or refused, when this returns; and where the job is. `raw`: as it came, if it came as it is."""
+    declared = parts.catalogue.known(submission.type) or await parts.catalogue.find(submission.type)
+    job = new_job(submission, declared)
+    bytes_max = parts.config.store.payload_bytes_max
+    if not _is_harmless(submission, raw, bytes_max // _GROWS):
+        # Checked before it joins others: what is wrong with one job must not make its whole group begin anew.
+        check_new_job(job)
+        encode(job.payload, bytes_max=bytes_max)
+    stored = await parts.gathering.submit(job)
+    if stored.duplicate:
+        return stored, await _place(parts, stored.id)
+    return stored, Status.SCHEDULED if _is_later(job) else Status.READY
+
+
+def _is_harmless(asked: Submission, raw: bytes, bytes_max: int) -> bool:
+    """Whether the decoder has checked all there is to check, as with most: nothing but a type and numbers, and a payload
+    that can neither be too large, nor too deep, nor hold a character that cannot be stored. No is also said if unsure."""
+    return (
+        0 < len(raw) <= bytes_max
+        and b"\\u0000" not in raw
+        and raw.count(b"{") + raw.count(b"[") <= depth_max
+        and asked.id is None
+        and asked.idempotency_key is None
+        and asked.name is None
+        and asked.queue is None
+        and not asked.tags
+        and asked.delay_s is None
+        and asked.scheduled_at is None
+    )
+
+
+async def submit_many(parts: Parts, submissions: Sequence[Submission]) -> list[Enqueued]:
+    """All or none."""
+    jobs: list[NewJob] = []
+    asked_at = time.monotonic()
+    for n, submission in enumerate(submissions):
+        declared = parts.catalogue.known(submission.type)
+        if declared is None:
+            try:
+                declared = await parts.catalogue.find(submission.type, asked_at=asked_at)
+            except InvalidJob as error:
+                raise _at(n, error) from None
+        jobs.append(new_job(submission, declared))
+    try:
+        return await parts.intake.enqueue(jobs)
+    except RequestError as error:
+        raise _found(error, jobs, parts.config.store.payload_bytes_max) from None
+
+
+def new_job(asked: Submission, declared: Declared | None) -> NewJob:
+    has = declared or _plain
+    retry = asked.retry
+    return NewJob(
+        asked.type,
+        asked.payload,
+        asked.id,
+        asked.name,
+        has.queue if asked.queue is None else asked.queue,
+        has.priority if asked.priority is None else asked.priority,
+        has.thread_demand if asked.thread_demand is None else asked.thread_demand,
+        asked.scheduled_at,
+        asked.delay_s,
+        has.max_attempts if asked.max_attempts is None else asked.max_attempts,
+        has.timeout_s if asked.timeout_s is None else asked.timeout_s,
+        has.retry if retry is None else RetryPolicy(retry.base_s, retry.factor, retry.cap_s, retry.jitter),
+        asked.tags or has.tags or (),
+        asked.idempotency_key,
+        has.if_too_wide if asked.if_too_wide is None else asked.if_too_wide,
+        None,
+        _unsaid(asked) if asked.idempotency_key is not None or asked.id is not None else frozenset(),
+    )
+
+
+def _unsaid(asked: Submission) -> frozenset[str]:
+    """What a repetition leaves to its type again, whatever that declares by then."""
+    return frozenset(name for name in declarable if getattr(asked, name) in (None, []))
+
+
+async def _place(parts: Parts, job_id: UUID) -> Status:
+    """Where a job is that was there before. One that is gone since has finished."""
+    return (await parts.views.places([job_id])).get(job_id, Status.COMPLETED)
+
+
+def _is_later(job: NewJob) -> bool:
+    if job.scheduled_at is not None:  # by this host's clock: the answer says what is likely, the database decides
+        return job.scheduled_at > datetime.now(UTC)
+    return bool(job.delay_s)
+
+
+# Which of many. -----------------------------------------------------------------------------------------------------
+
+
+def _found(error: RequestError, jobs: Sequence[NewJob], bytes_max: int) -> RequestError:
+    """The same error, naming the job it is about, looked for only now that there is one."""
+    if isinstance(error, InvalidJob):
+        for n, job in enumerate(jobs):
+            try:
+                check_new_job(job)
+                encode(job.payload, bytes_max=bytes_max)
+            except InvalidJob as found:
+                return _at(n, found)
+    for n, job in enumerate(jobs):
+        if isinstance(error, IdTaken) and job.id == error.job_id:
+            return _named(error, f"jobs[{n}].id")
+        if isinstance(error, KeyReused | KeyBusy) and job.idempotency_key == error.key:
+            return _named(error, f"jobs[{n}].idempotency_key")
+    return error
+
+
+def _named(error: RequestError, field: str) -> RequestError:
+    error.__dict__["field"] = field  # these have none of their own: alone, there is only one it can be
+    return error
+
+
+def _at(n: int, error: InvalidJob) -> InvalidJob:
+    """The same kind of error, at its place among many."""
+    placed = error.__class__.__new__(error.__class__)
+    InvalidJob.__init__(placed, f"jobs[{n}].{error.field}", error.problem)
+    return placed

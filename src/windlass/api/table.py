@@ -1,0 +1,19 @@
+"""All endpoints there are, area by area, in the order the description of the API has them."""
+
+from windlass.api import accounts, actions, aliases, auth, cluster, dead_letters, jobs, pages, probes, stream
+from windlass.api.endpoint import Endpoint
+
+
+def table() -> list[Endpoint]:
+    return [
+        *jobs.endpoints,
+        *actions.endpoints,
+        *dead_letters.endpoints,
+        *cluster.endpoints,
+        *stream.endpoints,
+        *auth.endpoints,
+        *accounts.endpoints,
+        *probes.endpoints,
+        *pages.endpoints,
+        *aliases.endpoints,
+    ]
