@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import uvloop
 
-from bench import cases, workers
+from bench import cases, front_door, workers
 from bench.cases import Result
 from windlass.embedded.postgres import EmbeddedPostgres
 
@@ -47,6 +47,8 @@ async def run(server_url: str, options: argparse.Namespace) -> list[Result]:
         "worker-plain": lambda: workers.plain(server_url, 100_000 // share, rounds),
         "worker-latency": lambda: workers.latency(server_url, 500 // share),
         "worker-idle": lambda: workers.idle(server_url, 20 / share),
+        "http": lambda: front_door.submissions(server_url, 10 / share),
+        "http-lists": lambda: front_door.lists(server_url, share),
         "growth": lambda: cases.growth(server_url, 60_000 // share, 5_000_000 // share, rounds),
     }
     print(f"{'case':<52} {'ours':>10} {'theirs':>10} {'':<7} {'ratio':>6}  target")

@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from windlass.errors import Cancel, Fail, JobCancelled, JobFailed, LeaseLost, Retry, Snooze, WindlassError
     from windlass.model import NewJob, RetryPolicy, Status
     from windlass.sdk.calls import Handle
+    from windlass.sdk.http import AsyncClient, Client
     from windlass.worker.context import AsyncContext, Context
     from windlass.worker.run import Stopped
 
 _HOMES: Final = {
     "App": "windlass.app",
+    "AsyncClient": "windlass.sdk.http",
     "AsyncContext": "windlass.worker.context",
     "Cancel": "windlass.errors",
+    "Client": "windlass.sdk.http",
     "Context": "windlass.worker.context",
     "Fail": "windlass.errors",
     "Handle": "windlass.sdk.calls",
@@ -35,8 +38,10 @@ _HOMES: Final = {
 
 __all__ = [
     "App",
+    "AsyncClient",
     "AsyncContext",
     "Cancel",
+    "Client",
     "Context",
     "Fail",
     "Handle",

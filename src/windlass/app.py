@@ -17,7 +17,7 @@ from windlass.config import StoreConfig, load
 from windlass.errors import InvalidId, Misconfigured
 from windlass.model import NewJob, RetryPolicy, TooWide, check_text, type_name_max
 from windlass.sdk.calls import Call, Handle, JobOptions, handles, listed, with_options
-from windlass.sdk.client import Client, Opened
+from windlass.sdk.link import Link, Opened
 from windlass.store.protocol import Intake, Views
 from windlass.worker.registry import Defaults, Isolation, JobType, Registry
 
@@ -34,7 +34,7 @@ class App:
         self.name = name or "app"
         self._registry = Registry()
         self._wiring = _Wiring(config)
-        self._client = Client(self._wiring)
+        self._link = Link(self._wiring)
 
     @property
     def types(self) -> Mapping[str, JobType]:
@@ -87,7 +87,7 @@ class App:
         said = Defaults(queue, threads, max_attempts, timeout, retry, isolation, priority, tags, if_too_wide)
 
         def declare(fn: Callable[P, R]) -> "AppJob[P, R]":
-            declared = AppJob(self._client, fn, name, said)
+            declared = AppJob(self._link, fn, name, said)
             self._registry.add(declared)
             return declared
 
@@ -97,10 +97,10 @@ class App:
 
     def enqueue_many(self, jobs: Iterable[NewJob], *, connection: Any = None) -> list[Handle]:
         """Store all of them or none: `app.enqueue_many([send.job("ann"), resize.options(priority=5).job(7)])`."""
-        return handles(self._client, self._client.enqueue(listed(jobs), connection))
+        return handles(self._link, self._link.enqueue(listed(jobs), connection))
 
     async def aenqueue_many(self, jobs: Iterable[NewJob], *, connection: Any = None) -> list[Handle]:
-        return handles(self._client, await self._client.aenqueue(listed(jobs), connection))
+        return handles(self._link, await self._link.aenqueue(listed(jobs), connection))
 
     def enqueue_named(
         self,
@@ -127,13 +127,13 @@ class App:
         """The handle of a job enqueued before, perhaps elsewhere."""
         if not isinstance(job_id, UUID):
             raise InvalidId("id", f"must be a UUID, not a {type(job_id).__qualname__}; make one: UUID(text)")
-        return Handle(self._client, job_id)
+        return Handle(self._link, job_id)
 
     # Open and close. ------------------------------------------------------------------------------------------------
 
     def attach(self, intake: Intake, views: Views) -> None:
         """Lend a store to the calls of the running loop and, from other threads, to blocking ones: a worker's own."""
-        self._client.attach(intake, views)
+        self._link.attach(intake, views)
 
     def use(self, config: StoreConfig) -> None:
         """Enqueue to this store from now on, whichever this App was made with: a worker's handlers enqueue to where
@@ -141,15 +141,15 @@ class App:
         self._wiring.config = config
 
     def detach(self) -> None:
-        self._client.detach()
+        self._link.detach()
 
     def close(self) -> None:
         """Close the connections of blocking calls. The end of the program does it, too."""
-        self._client.close()
+        self._link.close()
 
     async def aclose(self) -> None:
         """Close the connections of calls on this loop. The end of `asyncio.run` does it, too."""
-        await self._client.aclose()
+        await self._link.aclose()
 
     def __enter__(self) -> Self:
         return self
@@ -167,11 +167,11 @@ class App:
 class AppJob(JobType, Generic[P, R]):
     """What `@app.job` makes of a function: the job type, and the ways to enqueue it."""
 
-    def __init__(self, client: Client, fn: Callable[P, R], name: str | None, defaults: Defaults) -> None:
+    def __init__(self, link: Link, fn: Callable[P, R], name: str | None, defaults: Defaults) -> None:
         super().__init__(fn, name, defaults)
         if "connection" in self.signature.names:
             raise Misconfigured(f"job {self.name!r}: a parameter cannot be named connection: enqueue has one")
-        call = Call(client, self.template, self.signature.payload)
+        call = Call(link, self.template, self.signature.payload)
         self.job = call.job
         self.enqueue = call.enqueue
         self.aenqueue = call.aenqueue

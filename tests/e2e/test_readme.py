@@ -1,26 +1,92 @@
-"""What the README shows is run as it stands."""
+"""What the README and the manual show is run as it stands, on a `windlass up` of its own; only the address differs."""
 
-import os
 import re
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.faults.node import node
+import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.e2e.household import CLEAN, ROOT, Up, up
+from tests.eventually import eventually
+
+ADDRESS = "http://127.0.0.1:8080"
+# Every answer must be a good one.
+STRICT = 'set -euo pipefail\ncurl() { command curl --fail-with-body "$@"; echo; }\n'
 
 
-def test_the_readme_s_job_is_the_example_that_comes_with_it() -> None:
-    (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert shown in (ROOT / "examples" / "hello.py").read_text()
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    with up("--app", "examples.hello:app", folder=tmp_path_factory.mktemp("up")) as made:
+        yield made
 
 
-def test_the_readme_s_job_runs_on_a_worker(url: str, tmp_path: Path) -> None:
-    with node(url, tmp_path / "ledger", app="examples.hello:app", threads=8) as worker:
-        worker.ready()
-        answer = subprocess.run(
-            [sys.executable, "-m", "examples.hello"], env={**os.environ, "WINDLASS_DATABASE_URL": url},
-            cwd=ROOT, capture_output=True, text=True, timeout=30, check=False,
-        )  # fmt: skip
-    assert (answer.stdout, answer.returncode) == ("Hello, Ada!\n", 0), answer.stderr
+def blocks(page: str, language: str = "sh") -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def pasted(made: Up, *lines: str, cwd: Path = ROOT, strict: str = STRICT) -> str:
+    script = strict + "\n".join(lines).replace(ADDRESS, made.url)
+    done = subprocess.run(
+        ["bash", "-c", script], env={**CLEAN, "WINDLASS_DATA_DIR": str(made.folder)},
+        cwd=cwd, capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_every_line_of_the_readme_works_pasted(running: Up) -> None:
+    shown = blocks("README.md")
+    assert [block for block in shown if block.startswith("make")] == [
+        "make up\n",
+        'make up ARGS="--app examples.hello:app"\n',
+    ]
+    said = pasted(running, *(block for block in shown if not block.startswith("make")))
+    assert '"status":"ready","duplicate":false' in said
+    assert '"statuses":' in said
+    assert '"error_type":"windlass.jobs.load.AskedToFail"' in said
+    assert said.rstrip().endswith('"Hello, Ada!"')
+
+
+def test_the_readmes_job_is_the_example_that_comes_with_it() -> None:
+    (shown,) = blocks("README.md", "python")
+    assert shown in (ROOT / "examples" / "hello.py").read_text(encoding="utf-8")
+
+
+def test_every_call_in_the_manual_of_the_api_works_pasted(running: Up) -> None:
+    shown = blocks("docs/api.md")
+    (wrong,) = [block for block in shown if '"add_number"' in block]
+    said = pasted(running, *(block for block in shown if block != wrong))
+    assert '"duplicate":true' in said
+    assert "event: job" in said
+    assert '"reason":"tidying up"' not in said
+    assert '"code":"unknown_type"' in pasted(running, shown[0], wrong, strict="")
+
+
+def test_the_first_five_minutes_lead_to_a_job_type_of_ones_own(tmp_path: Path) -> None:
+    """In a folder with nothing in it but the .venv of this one."""
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    (folder / ".venv").symlink_to(ROOT / ".venv")
+    start, first, look, commands, own, again, submit, wrong = blocks("docs/quick-start.md")
+    assert (start, again) == ("make up\n", 'make up ARGS="--app tasks:app"\n')
+    with up(folder=tmp_path / "data", cwd=folder) as made:
+        assert '"status":"ready"' in pasted(made, first, cwd=folder)
+        exports = [line for line in first.splitlines() if line.startswith("export")]
+        eventually(lambda: '"result":"olleh"' in pasted(made, *exports, look, cwd=folder), 30)
+        assert "reverse_string" in pasted(made, commands, cwd=folder)
+    with_app = pasted(made, own, cwd=folder)
+    assert not with_app
+    with up("--app", "tasks:app", folder=tmp_path / "data", cwd=folder) as made:
+        assert "count_words" in made.report["types"]
+        said = pasted(made, submit, wrong, cwd=folder)
+        assert '"words": 3' in said or '"words":3' in said
+        assert "InvalidPayload" in said
+
+
+@pytest.mark.parametrize(
+    "page", sorted(path.relative_to(ROOT).as_posix() for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+)
+def test_every_link_of_the_manual_leads_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", (ROOT / page).read_text(encoding="utf-8")):
+        assert (ROOT / page).parent.joinpath(target).exists(), target

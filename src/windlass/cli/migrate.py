@@ -34,7 +34,10 @@ def downgrade(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask; undoing the tables drops every job.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Undo migrations above --to, newest first. Undoing the tables drops every job."""
+    """Undo migrations above --to, newest first. Undoing the tables drops every job.
+
+    Example: windlass migrate downgrade --to 3
+    """
     if not yes:
         typer.confirm(f"Undo every migration above {to}? Jobs may be lost.", abort=True)
     undone = _with_connection(lambda c, s: migrate.downgrade(c, s.schema, to=to))
@@ -43,7 +46,10 @@ def downgrade(
 
 @app.command()
 def status(as_json: Json = False) -> None:
-    """Say which migrations are applied, which are to come, and what is wrong."""
+    """Say which migrations are applied, which are to come, and what is wrong.
+
+    Example: windlass migrate status --json
+    """
     state = _with_connection(lambda c, s: migrate.status(c, s.schema))
     found = {"applied": state.applied, "pending": state.pending, "problems": state.problems}
     lines = [f"applied: {list(state.applied)}", f"pending: {list(state.pending)}", *state.problems]
@@ -53,15 +59,21 @@ def status(as_json: Json = False) -> None:
 
 
 @app.command()
-def check() -> None:
-    """Exit with an error unless the schema is exactly what this version needs."""
+def check(as_json: Json = False) -> None:
+    """Exit with an error unless the schema is exactly what this version needs.
+
+    Example: windlass migrate check && windlass worker --app tasks:app
+    """
     _with_connection(lambda c, s: migrate.check(c, s.schema))
-    typer.echo("the schema fits")
+    _say({"fits": True}, "the schema fits", as_json=as_json)
 
 
 @app.command()
 def sql(after: Annotated[int, typer.Option(help="Leave out migrations up to this one.", min=0)] = 0) -> None:
-    """Print the upgrade as SQL, for teams with their own migration tool."""
+    """Print the upgrade as SQL, for teams with their own migration tool.
+
+    Example: windlass migrate sql --after 3 > windlass.sql
+    """
     typer.echo(migrate.sql(settings().store.schema, after=after), nl=False)
 
 

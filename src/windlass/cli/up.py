@@ -1,105 +1,302 @@
-"""`windlass up`: everything on this machine, with an embedded PostgreSQL, until Ctrl-C.
+"""`windlass up`: everything on this machine until Ctrl-C: PostgreSQL, the API, workers with the built-in job types.
 
-For now: the database, its schema and a report of where things stand. Workers and the HTTP API join it.
+It is one process that runs no jobs and answers no requests: it starts the others (household.py), tells when they can be
+used, and stops them in order.
 """
 
-import json
+import asyncio
+import contextlib
+import os
 import signal
+import socket
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+from uuid import UUID
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
-from windlass.cli.wiring import database, run, settings
-from windlass.config import Config, redacted
+from windlass.auth.gate import check_start
+from windlass.auth.keyring import keyring
+from windlass.auth.tokens import Signer
+from windlass.cli import banner
+from windlass.cli.environs import for_api, for_worker
+from windlass.cli.home import announced, secret_file
+from windlass.cli.household import Household, Kept, NeverUp
+from windlass.cli.listening import listening, port_of, url_of
+from windlass.cli.login import link
+from windlass.cli.wiring import database, home, run, settings
+from windlass.cli.worker import Processes, Queues, Threads
+from windlass.clock import steady_s
+from windlass.config import AuthConfig, Config, redacted
 from windlass.embedded.postgres import EmbeddedPostgres
-from windlass.errors import Unavailable
+from windlass.errors import Misconfigured, Unavailable
 from windlass.model import Status
 from windlass.store import migrate
 from windlass.store.postgres import connect
 from windlass.store.store import open_store
+from windlass.worker.loading import BUILT_IN, specs_in
+from windlass.worker.parentage import started_ticks
+
+_LOOK_S: Final = 0.05
+_ANSWER_S: Final = 5.0
+_UP_WITHIN_S: Final = 60.0
+_STOP_S: Final = 10.0  # on top of what jobs get to finish in, and of a lease
 
 DataDir = Annotated[
-    Path | None, typer.Option(help="Where the embedded database keeps its data (also WINDLASS_DATA_DIR).")
+    Path | None,
+    typer.Option(help="The folder of the embedded database, the secret and the address (also WINDLASS_DATA_DIR)."),
 ]
 Ephemeral = Annotated[bool, typer.Option("--ephemeral", help="Keep the data only while it runs.")]
-Once = Annotated[bool, typer.Option("--once", help="Report and stop again.")]
+Host = Annotated[str | None, typer.Option(help="The address the API listens on (also WINDLASS_HOST).")]
+Port = Annotated[
+    int | None,
+    typer.Option(help="The port the API listens on; 0: any that is free (also WINDLASS_PORT).", min=0, max=65_535),
+]
+MoreApps = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--app",
+        envvar="WINDLASS_APP",
+        help="An app of yours, as module:attribute, beside the built-in types; may be repeated.",
+        metavar="APP",
+    ),
+]
+Demo = Annotated[bool, typer.Option("--demo", help="Submit a lively mix of jobs all the while.")]
+Once = Annotated[bool, typer.Option("--once", help="Only prepare the database, report, and stop again.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def up(data_dir: DataDir = None, ephemeral: Ephemeral = False, once: Once = False, as_json: Json = False) -> None:
-    """Start the database, bring its schema up to date, report, and run until Ctrl-C.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was asked for, and where it is. `secret`: the file of a secret of our own making."""
 
-    Examples: windlass up · windlass up --ephemeral --once · WINDLASS_DATABASE_URL=postgresql://… windlass up
+    config: Config
+    folder: Path
+    door: socket.socket | None
+    secret: Path | None
+    apps: str
+    demo: bool
+    as_json: bool
+
+    @property
+    def url(self) -> str:
+        return url_of(self.config.api.host, self.config.api.port)
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is told once everybody is up. `strangers`: workers that were there before; `leaving`: undone at the end."""
+
+    plan: Plan
+    report: dict[str, Any]
+    strangers: set[UUID]
+    leaving: contextlib.ExitStack
+
+
+def up(
+    app: MoreApps = None,
+    host: Host = None,
+    port: Port = None,
+    threads: Threads = None,
+    processes: Processes = None,
+    queues: Queues = None,
+    data_dir: DataDir = None,
+    ephemeral: Ephemeral = False,
+    demo: Demo = False,
+    once: Once = False,
+    as_json: Json = False,
+) -> None:
+    """Start PostgreSQL, the API and workers on this machine, and run until Ctrl-C.
+
+    The first Ctrl-C or TERM lets running jobs finish (WINDLASS_DRAIN_S), the second gives them back, the third ends
+    everything at once. With WINDLASS_DATABASE_URL that database is used, and none is started.
+
+    Examples: windlass up · windlass up --app tasks:app --port 9000 · windlass up --ephemeral --demo
     """
-    # TERM ends the block below like Ctrl-C, so that the database is stopped and not merely orphaned.
+    # TERM ends what follows like Ctrl-C, so that the database is stopped and not merely orphaned.
     # So does INT where whoever started us ignores it, as scripts do for what they run in the background.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
+    config = settings(host=host, port=port, threads=threads, processes=processes, queues=queues)
+    apps = ",".join([BUILT_IN, *(spec for text in app or () for spec in specs_in(text))])
     try:
-        with database(settings(), data_dir, ephemeral=ephemeral) as (config, server):
-            report = run(prepare(config)) | {"data_dir": None if server is None else str(server.data_dir)}
-            if as_json:
-                typer.echo(json.dumps(report))
-            else:
-                show(report)
-            if not once:
-                if not as_json:
-                    typer.echo("Ctrl-C stops it.")
-                stay(server)
+        with home(config, data_dir, ephemeral=ephemeral) as folder:
+            config, secret = (config, None) if once else _with_secret(config, folder)
+            door = None if once else _door(config)
+            if door is not None:
+                config = replace(config, api=replace(config.api, port=port_of(door)))
+            plan = Plan(config, folder, door, secret, apps, demo, as_json)
+            with database(config, folder) as (found, server):
+                _run(replace(plan, config=found), server)
     except KeyboardInterrupt:
-        if not as_json:
-            typer.echo("stopped")
+        banner.stopped(as_json=as_json)
 
 
-def stay(server: EmbeddedPostgres | None) -> None:
-    """Run until a signal, or until the embedded database is gone: then say so instead of sitting there."""
-    while server is None or server.alive:
-        time.sleep(0.2)
-    raise Unavailable(f"the embedded PostgreSQL has ended; its log is {server.log}")
+def _with_secret(config: Config, folder: Path) -> tuple[Config, Path | None]:
+    """The configuration with something to sign with: where nothing is set, a secret that the folder keeps."""
+    auth = config.auth
+    if auth.auth != "on" or auth.auth_algorithm != "HS256" or auth.auth_secret is not None:
+        return config, None
+    file = secret_file(folder)
+    return replace(config, auth=replace(auth, auth_secret=file.read_text(encoding="utf-8").strip())), file
 
 
-async def prepare(config: Config) -> dict[str, Any]:
-    """Migrate, then look at everything a newcomer would ask about."""
+def _door(config: Config) -> socket.socket:
+    check_start(config)
+    return listening(config.api)
+
+
+def _run(plan: Plan, server: EmbeddedPostgres | None) -> None:
+    report, strangers = run(prepare(plan.config))
+    report |= {"data_dir": None if server is None else str(server.data_dir)}
+    if plan.door is None:
+        banner.show(report, as_json=plan.as_json)
+        return
+    try:
+        with contextlib.ExitStack() as leaving:
+            story = Story(plan, report, strangers, leaving)
+            stage = run(_live(story, plan.door, server))
+    except NeverUp as problem:
+        # Who refuses to start has said why, in its own line.
+        if problem.code in {2, Misconfigured.exit_code, Unavailable.exit_code}:
+            raise typer.Exit(problem.code) from None
+        raise _unexplained(str(problem)) from None
+    banner.stopped(as_json=plan.as_json)
+    if stage >= 3:
+        raise typer.Exit(128 + signal.SIGINT)
+
+
+def _unexplained(what: str) -> Unavailable:
+    error = Unavailable(what)
+    error.add_note("WINDLASS_LOG_LEVEL=debug may show why")
+    return error
+
+
+async def _live(story: Story, door: socket.socket, server: EmbeddedPostgres | None) -> int:
+    """Have everybody, until they are sent away. Returns how many signals it took."""
+    plan, config = story.plan, story.plan.config
+    household = Household(
+        [
+            Kept("the API", ["api", "--fd", str(door.fileno())], for_api(config, plan.secret), [door.fileno()]),
+            Kept("the worker", ["worker", "--app", plan.apps], for_worker(config)),
+        ],
+        drain_s=config.worker.drain_s,
+        patience_s=config.worker.drain_s + config.lease.lease_ttl_s + _STOP_S,
+    )
+    await household.live(_tell(story, household), _end_of(server))
+    return household.stage
+
+
+async def _end_of(server: EmbeddedPostgres | None) -> None:
+    """Goes on until the embedded database is gone: then say so instead of sitting there."""
+    while server is None or server.alive:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0.2)
+    error = Unavailable(f"the embedded PostgreSQL has ended; its log is {server.log}")
+    error.add_note("start again: what was stored is kept")
+    raise error
+
+
+async def _tell(story: Story, household: Household) -> None:
+    """Wait until everybody can be used, say so, and keep them busy if that was asked for."""
+    plan = story.plan
+    try:
+        async with asyncio.timeout(_UP_WITHIN_S):
+            types = await _all_up(plan.config, plan.url, story.strangers)
+    except TimeoutError:
+        raise _unexplained(f"the API and the worker were not up after {_UP_WITHIN_S:g} s") from None
+    household.is_up = True
+    story.leaving.enter_context(announced(plan.folder, plan.url))  # not before: types would be unknown still
+    signer = _signer(plan.config.auth)
+    told = story.report | {
+        "url": plan.url,
+        "auth": plan.config.auth.auth,
+        "login": None if signer is None else link(plan.url, signer),
+        "workers": plan.config.worker.processes,
+        "threads": plan.config.worker.threads,
+        "types": sorted(types),
+        "folder": str(plan.folder),
+        "up_after_s": round(_age_s(), 2),
+    }
+    banner.show(told, as_json=plan.as_json, curl=_curl(plan, signer))
+    if plan.demo:
+        from windlass.cli.demo import go_on  # noqa: PLC0415
+
+        await go_on(plan.url, signer)
+
+
+def _signer(auth: AuthConfig) -> Signer | None:
+    """What signs tokens here, if anything does: nothing is needed without auth, and public keys alone only verify."""
+    return Signer.of(auth) if auth.auth == "on" and keyring(auth).signs else None
+
+
+def _curl(plan: Plan, signer: Signer | None) -> str:
+    if plan.config.auth.auth == "off":
+        return banner.curl_line(plan.url, None)
+    if plan.secret is not None:
+        return banner.curl_line(plan.url, f"$({banner.command(plan.folder)} token create --scope submit,read)")
+    # No command would find out what to sign with: the token itself, or a place for one.
+    token = "$TOKEN" if signer is None else signer.sign("curl", ["submit", "read"], plan.config.auth.token_ttl_s)
+    return banner.curl_line(plan.url, token)
+
+
+def _age_s() -> float:
+    """How long this process is there: what a newcomer has waited, the interpreter's own start included."""
+    began_s = started_ticks(os.getpid()) / os.sysconf("SC_CLK_TCK")
+    return steady_s() - began_s if began_s else time.process_time()
+
+
+async def _all_up(config: Config, url: str, strangers: set[UUID]) -> set[str]:
+    """Wait for the API, and for as many workers of ours as there shall be with what they declare; the types of jobs."""
+    while not await _is_ready(url):  # noqa: ASYNC110 - nor of that
+        await asyncio.sleep(_LOOK_S)
+    async with open_store(replace(config.store, pool_min=0, pool_max=2)) as store:
+        while True:
+            ours = [each for each in await store.views.workers() if each.alive and each.id not in strangers]
+            types = {name for worker in ours for name in worker.types}
+            known = {each.declared.name for each in await store.views.types()}
+            if len(ours) >= config.worker.processes and types <= known:
+                return types
+            await asyncio.sleep(_LOOK_S)
+
+
+async def _is_ready(url: str) -> bool:
+    """Whether the API takes requests. The socket is open all the time, so a connection alone says nothing."""
+    host, port = urlsplit(url).hostname, urlsplit(url).port
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            reader, writer = await asyncio.open_connection(host, port)
+            with contextlib.closing(writer):
+                writer.write(f"GET /readyz HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
+                return b" 200 " in await reader.readline()
+    except (OSError, TimeoutError, ValueError):
+        return False
+
+
+async def prepare(config: Config) -> tuple[dict[str, Any], set[UUID]]:
+    """Migrate, then look at everything a newcomer would ask about. Also: the workers that are there already."""
     connection = await connect(config.store, direct=True)
     try:
         applied = await migrate.upgrade(connection, config.store.schema, ahead=config.store.partitions_ahead)
         version = await connection.fetchval("show server_version")
     finally:
         await connection.close(timeout=5)
-    async with open_store(config.store) as store:
+    async with open_store(replace(config.store, pool_min=1, pool_max=2)) as store:
         await store.upkeep.roll_partitions()
         counts = dict.fromkeys((status.value for status in Status), 0)
         for (_, _, status), n in (await store.views.counts()).items():
             counts[status.value] += n
-        return {
+        living = {worker.id for worker in await store.views.workers() if worker.alive}
+        report = {
             "database": redacted(config.store.database_url or ""),
             "postgresql": version,
             "schema": config.store.schema,
             "migrations_applied": applied,
             "jobs": counts,
             "queues": [queue.name for queue in await store.views.queues()],
-            "workers": sum(worker.alive for worker in await store.views.workers()),
+            "workers": len(living),
             "healthy": (await store.views.check()).clean,
         }
-
-
-def show(report: dict[str, Any]) -> None:
-    """One fact a line, each whole: addresses are there to be copied."""
-    jobs = ", ".join(f"{n:,} {status}" for status, n in report["jobs"].items() if n)
-    applied = report["migrations_applied"]
-    facts = {
-        "database": f"{report['database']}  (PostgreSQL {report['postgresql']})",
-        "schema": f"{report['schema']}, " + (f"migrations {applied} applied now" if applied else "up to date"),
-        **({"data": f"{report['data_dir']}"} if report["data_dir"] else {}),
-        "jobs": jobs or "none yet",
-        "workers": str(report["workers"]),
-        "store": "healthy: no job lost, doubled or miscounted" if report["healthy"] else "NOT HEALTHY",
-    }
-    console = Console(soft_wrap=True, highlight=False)
-    console.print("[bold green]Windlass is up[/bold green]")
-    for name, value in facts.items():
-        console.print(f"  [bold]{name:<9}[/bold] {escape(value)}")
+        return report, living

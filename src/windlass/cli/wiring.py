@@ -17,20 +17,20 @@ from windlass.errors import Misconfigured
 
 T = TypeVar("T")
 
-_ASIDE: Final = ("WINDLASS_APP", "WINDLASS_NAME")  # of `windlass worker` alone, and no settings
+_ASIDE: Final = ("WINDLASS_APP", "WINDLASS_NAME")  # of `windlass up` and `windlass worker` alone, and no settings
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     return uvloop.run(work)
 
 
-def settings(**said: object) -> Config:
+def settings(*, warn: bool = True, **said: object) -> Config:
     """The configuration; what is doubtful about it is said on stderr. What was `said` to a command, by the name of the
     setting, overrules the environment."""
     given = {variable(name): str(value) for name, value in said.items() if value is not None}
     environ = {name: value for name, value in os.environ.items() if name not in _ASIDE} | given
     config = load(environ, read=lambda path: Path(path).read_text())
-    for warning in config.check().warnings:
+    for warning in config.check().warnings if warn else ():
         sys.stderr.write(f"windlass: warning: {warning}\n")
     return config
 
@@ -42,30 +42,32 @@ def default_data_dir() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "windlass"
 
 
+def data_folder(config: Config, said: Path | None = None) -> Path:
+    """Where `windlass up` keeps its data: as said, as set, or the user's data folder."""
+    configured = Path(config.store.data_dir) if config.store.data_dir else None
+    return (said or configured or default_data_dir()).absolute()
+
+
 @contextmanager
-def database(
-    config: Config, data_dir: Path | None, *, ephemeral: bool = False
-) -> Iterator[tuple[Config, EmbeddedPostgres | None]]:
-    """The configuration with a database in it: the one configured, or the embedded one while the block lasts."""
+def home(config: Config, data_dir: Path | None, *, ephemeral: bool = False) -> Iterator[Path]:
+    """The data folder; an ephemeral one is gone after the block."""
     if ephemeral and data_dir is not None:
         raise Misconfigured("--ephemeral keeps nothing: leave out --data-dir")
+    if ephemeral and config.store.database_url is not None:
+        raise Misconfigured("--ephemeral is for the embedded database; unset WINDLASS_DATABASE_URL")
+    if not ephemeral:
+        yield data_folder(config, data_dir)
+        return
+    with TemporaryDirectory(prefix="windlass-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def database(config: Config, folder: Path) -> Iterator[tuple[Config, EmbeddedPostgres | None]]:
+    """The configuration with a database in it: the one configured, or the embedded one in `folder` for the block."""
     if config.store.database_url is not None:
-        if data_dir is not None or ephemeral:
-            raise Misconfigured("--data-dir and --ephemeral are for the embedded database; unset WINDLASS_DATABASE_URL")
         yield config, None
-    elif ephemeral:
-        with TemporaryDirectory(prefix="windlass-") as folder, _embedded(config, Path(folder)) as server:
-            yield with_url(config, server.url), server
-    else:
-        said = Path(config.store.data_dir) if config.store.data_dir else None
-        with _embedded(config, data_dir or said or default_data_dir()) as server:
-            yield with_url(config, server.url), server
-
-
-def _embedded(config: Config, folder: Path) -> EmbeddedPostgres:
+        return
     programs = config.store.postgres_bin_dir
-    return EmbeddedPostgres(folder / "postgres", bin_dir=Path(programs) if programs else None)
-
-
-def with_url(config: Config, url: str) -> Config:
-    return replace(config, store=replace(config.store, database_url=url))
+    with EmbeddedPostgres(folder / "postgres", bin_dir=Path(programs) if programs else None) as server:
+        yield replace(config, store=replace(config.store, database_url=server.url)), server

@@ -1,5 +1,6 @@
 """`windlass worker`: a supervisor and its workers, until a signal."""
 
+import os
 import socket
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -10,53 +11,72 @@ import typer
 
 from windlass import telemetry
 from windlass.bus.postgres import Listener, PostgresWaker
+from windlass.cli.environs import secrets_of
 from windlass.cli.wiring import run, settings
-from windlass.config import Config
+from windlass.config import AuthConfig, Config
 from windlass.errors import InvalidJob, Misconfigured
 from windlass.leader.loop import Leader
 from windlass.model import check_text
 from windlass.store.protocol import channel
 from windlass.store.store import open_store
 from windlass.worker.berth import Crew
+from windlass.worker.loading import specs_in
+from windlass.worker.parentage import die_with
 from windlass.worker.signals import Interrupted, Signals
 from windlass.worker.supervisor import supervise
 
-App = Annotated[
-    str,
-    typer.Option("--app", envvar="WINDLASS_APP", help="The app with the handlers, as module:attribute.", metavar="APP"),
+Apps = Annotated[
+    list[str],
+    typer.Option(
+        "--app",
+        envvar="WINDLASS_APP",
+        help="The app with the handlers, as module:attribute; several: repeated, or as a:app,b:app.",
+        metavar="APP",
+    ),
 ]
-Threads = Annotated[int | None, typer.Option(help="Threads of each process (also WINDLASS_THREADS).", min=1)]
-Processes = Annotated[int | None, typer.Option(help="Processes (also WINDLASS_PROCESSES).", min=1)]
+Threads = Annotated[int | None, typer.Option(help="Threads of each worker process (also WINDLASS_THREADS).", min=1)]
+Processes = Annotated[int | None, typer.Option(help="Worker processes (also WINDLASS_PROCESSES).", min=1)]
 Queues = Annotated[
     str | None, typer.Option(help="Queues served, with weights, as a,b=3 (also WINDLASS_QUEUES).", metavar="QUEUES")
 ]
 Name = Annotated[
     str | None, typer.Option(envvar="WINDLASS_NAME", help="What the workers are called; else by this host.")
 ]
+Under = Annotated[int | None, typer.Option(hidden=True, help="End with this process, our parent.")]
 
 
 def worker(
-    app: App, threads: Threads = None, processes: Processes = None, queues: Queues = None, name: Name = None
+    app: Apps,
+    threads: Threads = None,
+    processes: Processes = None,
+    queues: Queues = None,
+    name: Name = None,
+    under: Under = None,
 ) -> None:
     """Run jobs until a signal.
 
     The first Ctrl-C or TERM lets running jobs finish (WINDLASS_DRAIN_S), the second gives them back, the third exits.
 
-    Examples: windlass worker --app tasks:app · windlass worker --app tasks:app --processes 2 --queues mail,reports=3
+    Examples: windlass worker --app tasks:app · windlass worker --app tasks:app --app windlass.jobs:app --processes 2
     """
-    config = settings(threads=threads, processes=processes, queues=queues)
+    if under is not None:
+        die_with(under)
+    config = settings(warn=under is None, threads=threads, processes=processes, queues=queues)
     telemetry.configure(config.worker.log_level, config.worker.log_format)
+    for secret in secrets_of(AuthConfig):  # jobs are other people's code: what opens the API is not for them to find
+        os.environ.pop(secret, None)
     name = name or socket.gethostname()
     try:
         check_text("--name", name, 100)
     except InvalidJob as problem:
         raise Misconfigured(str(problem)) from None
-    raise typer.Exit(run(serve(config, app, name)))
+    apps = ",".join(spec for text in app for spec in specs_in(text))
+    raise typer.Exit(run(serve(config, apps, name)))
 
 
-async def serve(config: Config, app: str, name: str) -> int:
+async def serve(config: Config, apps: str, name: str) -> int:
     """Wire the supervisor to the database, and run it. Returns the exit code."""
-    crew = Crew(config, app, name, supervisor_id=uuid4())
+    crew = Crew(config, apps, name, supervisor_id=uuid4())
     async with Signals() as signals, AsyncExitStack() as stack:
         # Pools of their own: a heartbeat must not wait behind a chore.
         own = replace(config.store, pool_min=1, pool_max=3)

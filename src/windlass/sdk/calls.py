@@ -10,7 +10,7 @@ from windlass.clock import steady_s
 from windlass.errors import InvalidJob, JobCancelled, JobFailed
 from windlass.model import FINISHED, Enqueued, Job, NewJob, RetryPolicy, Status, TooWide, check_new_job, seconds
 from windlass.payload import decode
-from windlass.sdk.client import Client
+from windlass.sdk.link import Link
 
 _FIRST_LOOK_S: Final = 0.005
 _LOOK_S_MAX: Final = 0.5
@@ -44,7 +44,7 @@ def with_options(job: NewJob, options: JobOptions) -> NewJob:
         said["thread_demand"] = said.pop("threads")
     if "timeout" in said:
         said["timeout_s"] = seconds(said.pop("timeout"))
-    changed = job._replace(**said)
+    changed = job._replace(**said, inherited=job.inherited.difference(said))
     check_new_job(changed)
     return changed
 
@@ -56,8 +56,8 @@ class Handle:
     caller's own is not found until that has committed.
     """
 
-    def __init__(self, client: Client, job_id: UUID, *, duplicate: bool = False) -> None:
-        self._client = client
+    def __init__(self, link: Link, job_id: UUID, *, duplicate: bool = False) -> None:
+        self._link = link
         self.id = job_id
         self.duplicate = duplicate
 
@@ -66,10 +66,10 @@ class Handle:
 
     def job(self) -> Job:
         """Everything that is known of it."""
-        return self._client.wait(lambda store: store.views.job(self.id))
+        return self._link.wait(lambda store: store.views.job(self.id))
 
     async def ajob(self) -> Job:
-        return await self._client.ask(lambda store: store.views.job(self.id))
+        return await self._link.ask(lambda store: store.views.job(self.id))
 
     def status(self) -> Status:
         return self.job().status
@@ -79,17 +79,17 @@ class Handle:
 
     def cancel(self, reason: str = "cancelled on request") -> Status:
         """Cancelled if it was waiting; running if its worker was asked to stop it."""
-        return self._client.wait(lambda store: store.intake.cancel(self.id, reason))
+        return self._link.wait(lambda store: store.intake.cancel(self.id, reason))
 
     async def acancel(self, reason: str = "cancelled on request") -> Status:
-        return await self._client.ask(lambda store: store.intake.cancel(self.id, reason))
+        return await self._link.ask(lambda store: store.intake.cancel(self.id, reason))
 
     def result(self, timeout_s: float | None = None) -> Any:
         """Wait until it is finished; raises JobFailed, JobCancelled, or TimeoutError when that takes too long."""
-        return self._client.wait(lambda store: self._result(store.views.job, timeout_s))
+        return self._link.wait(lambda store: self._result(store.views.job, timeout_s))
 
     async def aresult(self, timeout_s: float | None = None) -> Any:
-        return await self._client.ask(lambda store: self._result(store.views.job, timeout_s))
+        return await self._link.ask(lambda store: self._result(store.views.job, timeout_s))
 
     async def _result(self, look: Callable[[UUID], Any], timeout_s: float | None) -> Any:
         deadline_s = None if timeout_s is None else steady_s() + timeout_s
@@ -124,17 +124,15 @@ def listed(jobs: Iterable[NewJob]) -> list[NewJob]:
     return known
 
 
-def handles(client: Client, answers: list[Enqueued]) -> list[Handle]:
-    return [Handle(client, answer.id, duplicate=answer.duplicate) for answer in answers]
+def handles(link: Link, answers: list[Enqueued]) -> list[Handle]:
+    return [Handle(link, answer.id, duplicate=answer.duplicate) for answer in answers]
 
 
 class Call:
     """A job type with everything decided but its arguments."""
 
-    def __init__(
-        self, client: Client, template: NewJob, payload: Callable[[tuple[Any, ...], dict[str, Any]], Any]
-    ) -> None:
-        self._client = client
+    def __init__(self, link: Link, template: NewJob, payload: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> None:
+        self._link = link
         self._template = template
         self._payload = payload
 
@@ -144,11 +142,11 @@ class Call:
 
     def enqueue(self, *args: Any, connection: Any = None, **kwargs: Any) -> Handle:
         """Store a job for these arguments: when this returns it is kept. With `connection`, when that commits."""
-        return handles(self._client, self._client.enqueue([self.job(*args, **kwargs)], connection))[0]
+        return handles(self._link, self._link.enqueue([self.job(*args, **kwargs)], connection))[0]
 
     async def aenqueue(self, *args: Any, connection: Any = None, **kwargs: Any) -> Handle:
-        return handles(self._client, await self._client.aenqueue([self.job(*args, **kwargs)], connection))[0]
+        return handles(self._link, await self._link.aenqueue([self.job(*args, **kwargs)], connection))[0]
 
     def options(self, **options: Unpack[JobOptions]) -> "Call":
         """The same with other options."""
-        return Call(self._client, with_options(self._template, options), self._payload)
+        return Call(self._link, with_options(self._template, options), self._payload)

@@ -55,7 +55,7 @@ class _Lent(NamedTuple):
     thread: int
 
 
-class Client:
+class Link:
     """Calls to one store. `ask` on the running loop, `wait` from a thread without one."""
 
     def __init__(self, wiring: Wiring) -> None:
@@ -63,7 +63,7 @@ class Client:
         self._portal = Portal(self.aclose)
         self._lent: _Lent | None = None
         self._kept: dict[asyncio.AbstractEventLoop, _Kept] = {}
-        _clients.add(self)
+        _links.add(self)
 
     async def ask(self, work: Callable[[Opened], Awaitable[T]]) -> T:
         return await work(await self._here())
@@ -170,14 +170,14 @@ async def _within(opened: Opened, jobs: Sequence[NewJob], connection: Any) -> li
         raise
 
 
-_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
+_links: "weakref.WeakSet[Link]" = weakref.WeakSet()
 # Never let go of in a child: ending a connection there would say goodbye on the socket that the parent still uses.
 _abandoned: list[Any] = []
 
 
 def _forget_all() -> None:
-    for client in list(_clients):
-        client.forget()
+    for link in list(_links):
+        link.forget()
 
 
 with contextlib.suppress(AttributeError):  # systems without fork

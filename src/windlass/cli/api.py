@@ -1,0 +1,88 @@
+"""`windlass api`: the HTTP API, until a signal. Any number of them may serve one database."""
+
+import asyncio
+import gc
+import logging
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from windlass import telemetry
+from windlass.auth.gate import check_start
+from windlass.bus.postgres import PostgresWaker
+from windlass.bus.waking import Waking
+from windlass.cli.listening import listening
+from windlass.cli.wiring import run, settings
+from windlass.cli.worker import Under
+from windlass.config import Config
+from windlass.store.store import open_store
+from windlass.worker.loops import cancelled, first
+from windlass.worker.parentage import die_with
+from windlass.worker.signals import Interrupted, Signals
+
+if TYPE_CHECKING:
+    from windlass.api.server import Server
+
+_log: Final = logging.getLogger(__name__)
+
+Host = Annotated[str | None, typer.Option(help="The address to listen on (also WINDLASS_HOST).")]
+Port = Annotated[
+    int | None, typer.Option(help="The port to listen on; 0: any free one (also WINDLASS_PORT).", min=0, max=65_535)
+]
+Fd = Annotated[int | None, typer.Option(hidden=True, help="A socket that listens already, by its descriptor.")]
+
+
+def api(host: Host = None, port: Port = None, fd: Fd = None, under: Under = None) -> None:
+    """Serve the HTTP API until a signal.
+
+    Needs WINDLASS_DATABASE_URL, and WINDLASS_AUTH_SECRET or a pair of keys. The first Ctrl-C or TERM lets requests in
+    progress finish (WINDLASS_API_DRAIN_S), the second ends them.
+
+    Examples: windlass api · windlass api --host 0.0.0.0 --port 80
+    """
+    if under is not None:
+        die_with(under)
+    config = settings(warn=under is None, host=host, port=port)
+    telemetry.configure(config.worker.log_level, config.worker.log_format)
+    check_start(config)
+    if config.auth.auth == "off" and under is None:
+        _log.warning("WINDLASS_AUTH=off: whoever reaches %s:%d may do everything", config.api.host, config.api.port)
+    with listening(config.api) if fd is None else socket.socket(fileno=fd) as door:
+        raise typer.Exit(run(serve(config, door)))
+
+
+async def serve(config: Config, door: socket.socket) -> int:
+    """Wire the API to the database, and serve. Returns the exit code."""
+    from windlass.api.app import build, opened  # noqa: PLC0415 - the other commands do without a web server
+    from windlass.api.server import Server  # noqa: PLC0415
+
+    async with Signals("requests in progress are cut") as signals, AsyncExitStack() as stack:
+        # A pool for looking, one for all else: slow lists must not keep submissions waiting.
+        looks = replace(config.store, pool_min=1, pool_max=max(2, config.store.pool_max // 2))
+        try:
+            store = await signals.unless_signalled(stack.enter_async_context(open_store(config.store)))
+            looking = await signals.unless_signalled(stack.enter_async_context(open_store(looks)))
+        except Interrupted:
+            return 0
+        waker = PostgresWaker(store.hints)
+        stack.push_async_callback(waker.aclose)
+        intake = Waking(store.intake, waker, store.hints)
+        parts = await stack.enter_async_context(opened(intake, looking.views, store.accounts, config))
+        server = Server(build(parts), parts, door)
+        hurrying = asyncio.create_task(_hurry(server, signals))
+        stack.push_async_callback(cancelled, hurrying)
+        # What is imported stays: looking through it for garbage again and again cost a twentieth of every submission.
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
+        async with server:
+            _log.info("the API listens on %s", server.url)
+            await first(signals.reached(1), server.ended())
+        return int(not signals.stage)
+
+
+async def _hurry(server: "Server", signals: Signals) -> None:
+    await signals.reached(2)
+    server.hurry()

@@ -1,0 +1,70 @@
+"""What `windlass up` tells: for people, or as JSON."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from windlass.cli.wiring import default_data_dir
+
+_EXAMPLE: Final = '{"type": "add_numbers", "payload": {"a": 2, "b": 3}}'
+
+
+def show(report: dict[str, Any], *, as_json: bool, curl: str | None = None) -> None:
+    """One fact a line, each whole: addresses are there to be copied."""
+    if as_json:
+        typer.echo(json.dumps(report | ({"curl": curl} if curl else {})))
+        return
+    console = Console(soft_wrap=True, highlight=False)
+    after = f" after {report['up_after_s']:.1f} s" if "up_after_s" in report else ""
+    console.print(f"[bold green]Windlass is up[/bold green]{after}")
+    for name, value in _facts(report).items():
+        console.print(f"  [bold]{name:<9}[/bold] {escape(value)}")
+    if curl is None:
+        return
+    if report["auth"] == "off":
+        console.print("\n[bold red]WINDLASS_AUTH=off: whoever reaches this address may do everything.[/bold red]")
+    console.print(f"\nSubmit a job, from another terminal:\n\n  {escape(curl)}\n\nCtrl-C stops it.")
+
+
+def stopped(*, as_json: bool) -> None:
+    if not as_json:
+        typer.echo("stopped")
+
+
+def curl_line(url: str, bearer: str | None) -> str:
+    """A line that works when it is pasted, in whatever folder."""
+    said = f' -H "Authorization: Bearer {bearer}"' if bearer else ""
+    return f"curl -s {url}/v1/jobs{said} -H 'Content-Type: application/json' -d '{_EXAMPLE}'"
+
+
+def command(folder: Path) -> str:
+    """How `windlass` is called here, so that it finds this folder."""
+    beside = Path(sys.executable).with_name("windlass")
+    program = shlex.quote(str(beside)) if beside.exists() else f"{shlex.quote(sys.executable)} -m windlass"
+    return program if folder == default_data_dir() else f"WINDLASS_DATA_DIR={shlex.quote(str(folder))} {program}"
+
+
+def _facts(report: dict[str, Any]) -> dict[str, str]:
+    jobs = ", ".join(f"{n:,} {status}" for status, n in report["jobs"].items() if n)
+    applied = report["migrations_applied"]
+    facts = {
+        "database": f"{report['database']}  (PostgreSQL {report['postgresql']})",
+        "schema": f"{report['schema']}, " + (f"migrations {applied} applied now" if applied else "up to date"),
+        **({"data": f"{report['data_dir']}"} if report["data_dir"] else {}),
+        "jobs": jobs or "none yet",
+        "workers": str(report["workers"]) + (f", with {report['threads']} threads each" if "threads" in report else ""),
+        "store": "healthy: no job lost, doubled or miscounted" if report["healthy"] else "NOT HEALTHY",
+    }
+    if "url" not in report:
+        return facts
+    login = (
+        {"log in": f"{report['login']}  (once, within 15 minutes; another: windlass login)"} if report["login"] else {}
+    )
+    first = {"API": f"{report['url']}  (reference: {report['url']}/docs)", **login}
+    return first | facts | {"types": ", ".join(report["types"])}

@@ -1,0 +1,42 @@
+"""What the processes of `windlass up` find in their environment: the settings they need, and of the secrets only their own."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Final
+
+from windlass.config import AuthConfig, ClientConfig, Config, JobsConfig, variable
+from windlass.config.rules import Rule
+
+# Said on the command line of the one who needs it, or of no use to a process that we start.
+_DROPPED: Final = ("WINDLASS_APP", "WINDLASS_DATA_DIR", "DATABASE_URL")
+
+
+def for_api(config: Config, secret: Path | None) -> dict[str, str]:
+    """`secret`: the file of the one we made, so that it is in no environment."""
+    environ = _environ(config, without={*secrets_of(JobsConfig), *secrets_of(ClientConfig)})
+    environ |= {variable("host"): config.api.host, variable("port"): str(config.api.port)}
+    return environ | ({variable("auth_secret") + "_FILE": str(secret)} if secret is not None else {})
+
+
+def for_worker(config: Config) -> dict[str, str]:
+    """Jobs are other people's code: nothing that opens the API is there for them to find."""
+    environ = _environ(config, without={*secrets_of(AuthConfig), *secrets_of(ClientConfig)})
+    said = {name: getattr(config.worker, name) for name in ("threads", "processes", "queues")}
+    return environ | {variable(name): str(value) for name, value in said.items()}
+
+
+def _environ(config: Config, *, without: set[str]) -> dict[str, str]:
+    gone = without | {*_DROPPED, variable("database_url") + "_FILE", *config.unknown}
+    environ = {name: value for name, value in os.environ.items() if name not in gone}
+    environ[variable("database_url")] = config.store.database_url or ""
+    # A newcomer's terminal shall not drown in lines about each request; whoever wants them says so.
+    return {variable("log_level"): "warning"} | environ
+
+
+def secrets_of(role: type) -> Iterator[str]:
+    for each in fields(role):
+        rule: Rule = each.metadata["rule"]
+        if rule.secret:
+            yield from (variable(each.name), variable(each.name) + "_FILE")

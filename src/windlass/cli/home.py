@@ -1,0 +1,64 @@
+"""What `windlass up` keeps in its data folder beside the database: the secret that tokens are signed with, and, while it
+runs, the address of its API. The other commands find both there.
+"""
+
+import contextlib
+import os
+import secrets
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from windlass.embedded.folder import folder_errors
+from windlass.errors import Misconfigured
+
+SECRET: Final = "auth-secret"  # noqa: S105 - the name of a file
+ADDRESS: Final = "address"
+_SECRET_BYTES: Final = 32
+
+
+def secret_file(folder: Path) -> Path:
+    """The file with the secret of this folder, which is made when it is first asked for."""
+    file = folder / SECRET
+    with folder_errors(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not file.exists():
+            _make(file)
+        found = file.lstat()
+        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):  # whoever left it there knows it
+            raise Misconfigured(f"{file} is not a file of yours; remove it, or use another folder: --data-dir")
+        text = file.read_text(encoding="utf-8", errors="replace").strip()
+    if len(text.encode()) < _SECRET_BYTES:
+        raise Misconfigured(f"{file} holds no secret of {_SECRET_BYTES} bytes; remove it, and a new one is made")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        sys.stderr.write(f"windlass: warning: others may read {file}; chmod 600 it, or remove it for a new one\n")
+    return file
+
+
+def _make(file: Path) -> None:
+    """Whole or not at all, and never over another's: two that start at once must end up with the same one."""
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{SECRET}-") as fresh:  # mode 600
+        fresh.write(secrets.token_urlsafe(48))
+        fresh.flush()
+        os.fsync(fresh.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh.name, file)
+
+
+@contextlib.contextmanager
+def announced(folder: Path, address: str) -> Iterator[None]:
+    """Leave the address of the API in the folder while the block lasts."""
+    file = folder / ADDRESS
+    with folder_errors(folder):
+        with tempfile.NamedTemporaryFile("w", dir=folder, prefix=f".{ADDRESS}-", delete=False) as fresh:
+            fresh.write(address + "\n")
+        Path(fresh.name).replace(file)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            if file.read_text(encoding="utf-8").strip() == address:  # else another has come since
+                file.unlink()

@@ -1,0 +1,245 @@
+"""`windlass up` with everything in it: what it starts, what it keeps, and every way it and its processes may end."""
+
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.e2e.household import CLEAN, ROOT, WINDLASS, Up, gone, up
+from tests.eventually import eventually
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    with up("--app", "examples.hello:app", folder=tmp_path_factory.mktemp("up")) as made:
+        yield made
+
+
+def refused(*args: str, **environ: str) -> tuple[int, list[str]]:
+    done = subprocess.run(
+        [WINDLASS, "up", *args],
+        env={**CLEAN, **environ},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Windlass is up" not in done.stdout
+    return done.returncode, done.stderr.splitlines()
+
+
+def test_it_serves_the_built_in_types_and_those_of_an_app(running: Up) -> None:
+    assert {"add_numbers", "resize_image", "webhook", "greet"} <= set(running.report["types"])
+    assert running.until(running.submit("add_numbers", a=2, b=3), "completed")["result"] == 5
+    assert running.until(running.submit("greet", name="Ada"), "completed")["result"] == "Hello, Ada!"
+
+
+def test_it_is_up_within_seconds(running: Up) -> None:
+    assert running.report["up_after_s"] < 20, "5 s on a quiet machine; tests run beside each other"
+
+
+def test_the_line_it_prints_works_when_pasted(running: Up) -> None:
+    done = subprocess.run(
+        ["bash", "-c", running.report["curl"]],
+        env=CLEAN,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert '"status":"ready"' in done.stdout, done.stderr
+
+
+def test_the_link_it_prints_logs_a_browser_in_once(running: Up) -> None:
+    code = running.report["login"].partition("code=")[2]
+    came = {"Origin": running.url, "Sec-Fetch-Site": "same-origin"}
+    with httpx2.Client(base_url=running.url, headers=came) as browser:
+        assert browser.get("/login", params={"code": code}).status_code == 200, "looking does not spend it"
+        assert browser.post("/login", data={"code": code}).status_code == 303
+        assert browser.get("/v1/auth/me").json()["scopes"] == ["admin"]
+    with httpx2.Client(base_url=running.url, headers=came) as other:
+        assert other.post("/login", data={"code": code}).status_code in {400, 401}
+
+
+def test_commands_find_the_address_and_the_secret_in_its_folder(running: Up) -> None:
+    environ = {**CLEAN, "WINDLASS_DATA_DIR": str(running.folder)}
+    words = [str(WINDLASS), "submit", "reverse_string", '{"text": "abc"}', "--wait"]
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert "cba" in done.stdout, done.stderr
+
+
+def test_the_secret_is_for_its_owner_alone_and_not_for_workers(running: Up) -> None:
+    secret = running.folder / "auth-secret"
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    everyone = [running.worker, *running.worker.children(recursive=True)]
+    assert len(everyone) >= 3
+    for each in everyone:
+        shown = "\n".join([*each.cmdline(), *map(str, each.environ().items())])
+        assert secret.read_text() not in shown
+        assert "WINDLASS_AUTH" not in shown
+    assert secret.read_text() not in "\n".join(map(str, running.api.environ().items()))
+
+
+def test_an_api_that_is_killed_is_started_again_and_nobody_is_refused_meanwhile(running: Up) -> None:
+    before = running.api
+    before.kill()
+    assert httpx2.get(f"{running.url}/readyz", timeout=20).status_code == 200
+    eventually(lambda: "the API has ended by SIGKILL; it is started again" in running.said)
+    assert running.api.pid != before.pid
+
+
+def test_a_worker_that_is_killed_is_started_again_and_goes_on_with_its_jobs(running: Up) -> None:
+    job = running.submit("default", duration_s=1.5)
+    running.until(job, "running")
+    running.worker.kill()
+    done = running.until(job, "completed")
+    assert (done["attempts"], done["failures"]) == (2, 0)
+    assert "the worker has ended by SIGKILL; it is started again" in running.said
+
+
+def test_a_port_that_is_taken_is_one_line_before_anything_is_started(running: Up, tmp_path: Path) -> None:
+    port = running.url.rpartition(":")[2]
+    code, said = refused("--port", port, "--data-dir", str(tmp_path / "other"))
+    assert (code, len(said)) == (3, 1)
+    assert f"127.0.0.1:{port} is taken by another program" in said[0]
+    assert not (tmp_path / "other" / "postgres").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "environ", "code", "says"),
+    [
+        ((), {"WINDLASS_AUTH_SECRET": "short"}, 3, "WINDLASS_AUTH_SECRET is too short"),
+        (("--host", "0.0.0.0"), {"WINDLASS_AUTH": "off"}, 3, "WINDLASS_AUTH = off"),
+        (("--host", "192.0.2.1"), {}, 3, "cannot listen on 192.0.2.1"),
+        ((), {"WINDLASS_DATABASE_URL": "postgresql://u:secret@127.0.0.1:1/d"}, 6, "cannot be reached"),
+        (("--ephemeral",), {"WINDLASS_DATABASE_URL": "postgresql://127.0.0.1:1/d"}, 3, "--ephemeral is for"),
+    ],
+)
+def test_what_cannot_work_is_one_line(
+    tmp_path: Path, args: tuple[str, ...], environ: dict[str, str], code: int, says: str
+) -> None:
+    found, said = refused("--port", "0", *args, WINDLASS_DATA_DIR=str(tmp_path), **environ)
+    assert (found, len(said)) == (code, 1), said
+    assert says in said[0]
+    assert "secret@" not in said[0]
+
+
+def test_an_app_that_cannot_be_imported_ends_it_with_its_name(tmp_path: Path) -> None:
+    code, said = refused("--port", "0", "--app", "nowhere:app", "--data-dir", str(tmp_path))
+    assert code == 2
+    assert said[-1] == "windlass: app 'nowhere:app' cannot be imported: ModuleNotFoundError: No module named 'nowhere'"
+    assert not (tmp_path / "address").exists()
+
+
+def test_a_secret_that_was_cut_short_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "auth-secret").write_text("cut")
+    code, said = refused("--port", "0", "--data-dir", str(tmp_path))
+    assert (code, len(said)) == (3, 1)
+    assert "auth-secret holds no secret" in said[0]
+
+
+def test_a_secret_that_somebody_else_has_laid_there_is_not_used(tmp_path: Path) -> None:
+    """A link stands for it here: without root nobody can make a file that is another's."""
+    known = tmp_path / "known"
+    known.write_text("x" * 48)
+    (tmp_path / "auth-secret").symlink_to(known)
+    code, said = refused("--port", "0", "--data-dir", str(tmp_path))
+    assert (code, len(said)) == (3, 1)
+    assert "auth-secret is not a file of yours" in said[0]
+
+
+def test_the_first_signal_lets_jobs_finish_and_what_is_kept_is_there_again(tmp_path: Path) -> None:
+    with up(folder=tmp_path) as first:
+        assert (tmp_path / "address").read_text().strip() == first.url
+        job = first.submit("default", duration_s=1.5)
+        first.until(job, "running")
+        everyone = first.everyone()
+        first.signal()
+        assert first.ended() == 0
+        assert "running jobs may finish" in first.said
+        assert not (tmp_path / "address").exists()
+        assert gone(everyone)
+        secret = (tmp_path / "auth-secret").read_text()
+    with up(folder=tmp_path) as again:
+        assert again.job(job)["status"] == "completed"
+        assert (tmp_path / "auth-secret").read_text() == secret
+
+
+def test_the_second_signal_gives_jobs_back(tmp_path: Path) -> None:
+    with up(folder=tmp_path) as made:
+        job = made.submit("default", duration_s=600)
+        made.until(job, "running")
+        everyone = made.everyone()
+        made.signal()
+        eventually(lambda: "running jobs may finish" in made.said)
+        made.signal()
+        assert made.ended() == 0
+        assert gone(everyone)
+    with up(folder=tmp_path) as again:
+        found = again.until(job, "running")
+        assert (found["attempts"], found["failures"]) == (2, 0)
+
+
+def test_the_third_signal_ends_everything_at_once(tmp_path: Path) -> None:
+    with up(folder=tmp_path) as made:
+        made.until(made.submit("cpu_intensive", duration_s=600), "running")
+        everyone = made.everyone()
+        made.signal()
+        eventually(lambda: "running jobs may finish" in made.said)
+        made.signal()
+        eventually(lambda: "giving running jobs back" in made.said)
+        made.signal()
+        assert made.ended() == 130
+        eventually(lambda: gone(everyone), 20)
+
+
+@pytest.mark.parametrize("how", [signal.SIGHUP, signal.SIGKILL])
+def test_nothing_is_left_however_it_ends(tmp_path: Path, how: signal.Signals) -> None:
+    with up(folder=tmp_path) as made:
+        everyone = made.everyone()
+        assert {"postgres", "python"} <= {re.sub(r"\d.*", "", each.name()) for each in everyone}
+        made.signal(how)
+        assert made.ended() == (-how if how is signal.SIGKILL else 0)
+        eventually(lambda: gone(everyone), 20)
+
+
+def test_a_terminal_that_sends_ctrl_c_to_its_group_reaches_only_up_itself(running: Up) -> None:
+    groups = {pid: os.getpgid(pid) for pid in (running.api.pid, running.worker.pid)}
+    assert all(group == pid for pid, group in groups.items())
+
+
+def test_a_database_of_your_own_is_used_and_left_running(url: str, tmp_path: Path) -> None:
+    with up(folder=tmp_path, WINDLASS_DATABASE_URL=url) as made:
+        assert made.report["data_dir"] is None
+        assert not any(each.name() == "postgres" for each in made.everyone())
+        made.until(made.submit("add_numbers", a=1, b=1), "completed")
+        made.signal()
+        assert made.ended() == 0
+
+
+def test_without_auth_nobody_needs_a_token_and_the_demo_submits_a_mix_of_jobs(tmp_path: Path) -> None:
+    with up("--demo", folder=tmp_path, WINDLASS_AUTH="off") as made:
+        assert made.report["login"] is None
+        assert not (tmp_path / "auth-secret").exists()
+
+        def lively() -> bool:
+            stats = httpx2.get(f"{made.url}/v1/stats").json()
+            return stats["total"] >= 60 and len({line["type"] for line in stats["lines"]}) >= 6
+
+        eventually(lively, 30)
+        assert "the demo waits" not in made.said
+
+
+def test_a_port_chosen_by_the_system_is_told(running: Up) -> None:
+    host, _, port = running.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=5):
+        pass
