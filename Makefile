@@ -19,7 +19,7 @@ up: env ## start Windlass on this machine, with its own PostgreSQL
 	$(BIN)/windlass up $(ARGS)
 
 test: env ## run the tests
-	$(BIN)/python -m pytest -n 4 --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder $(ARGS)
 
 lint: env ## check style, types, imports and the lock file
 	$(BIN)/ruff check

@@ -17,7 +17,7 @@ from windlass.worker.loops import BackOff, cancelled, done, first
 from windlass.worker.processes import Child
 
 _STAGES_MAX: Final = 3
-_HURRIED_S: Final = 5.0
+_HURRIED_S: Final = 15.0  # what gives jobs back has to reach the database, on a machine that may be busy
 
 
 class NeverUp(Exception):
