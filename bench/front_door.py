@@ -68,7 +68,7 @@ async def submissions(server_url: str, seconds: float) -> list[Result]:
     secret, port = token_hex(32), _free_port()
     async with fresh(server_url) as bench, api(bench, secret, port):
         token = await asyncio.to_thread(_token, secret)
-        command = [sys.executable, "-m", "bench.posting", "127.0.0.1", str(port), token, str(CONNECTIONS)]
+        command = [sys.executable, "-m", "bench.posting", f"http://127.0.0.1:{port}", token, str(CONNECTIONS)]
         await _post(command, 1.0)  # plans, caches and connections are made
         before = await _stored(bench)
         seen = await _post(command, seconds)

@@ -5,7 +5,7 @@ because the hot path makes one per job: a frozen dataclass costs five times as m
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -26,6 +26,17 @@ class Status(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+
+Line = tuple[str, str, Status]  # queue, type and status: what jobs are counted by
+
+
+def by_status(counts: Mapping[Line, int]) -> dict[Status, int]:
+    """The sums over queues and types. Every status is there, so that a reader need not know which are zero."""
+    sums = dict.fromkeys(Status, 0)
+    for (_, _, status), n in counts.items():
+        sums[status] += n
+    return sums
 
 
 PENDING: Final = frozenset({Status.SCHEDULED, Status.HELD, Status.READY})
@@ -82,6 +93,10 @@ class NewJob(NamedTuple):
     if_too_wide: TooWide = "narrow"
     trace: str | None = None
     inherited: frozenset[str] = frozenset()
+
+    def is_later(self, now: datetime) -> bool:
+        """Whether it is for later, by the caller's clock: enough for a hint or a first answer; the database decides."""
+        return bool(self.delay_s) if self.scheduled_at is None else self.scheduled_at > now
 
 
 declarable: Final = frozenset(

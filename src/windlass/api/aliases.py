@@ -25,16 +25,14 @@ from windlass.api.alias_shapes import (
 )
 from windlass.api.aside import chars_of, shown_aside
 from windlass.api.endpoint import Answer, Call, Endpoint
-from windlass.api.jobs import Cursor, Limit, next_link, same_key
-from windlass.api.submitting import submit
+from windlass.api.jobs import KEY, NEXT, STORED, Cursor, Limit, next_link, taken
 from windlass.errors import InvalidField, InvalidJob
-from windlass.model import FINISHED, Job, Status
+from windlass.model import FINISHED, Enqueued, Job, Status, by_status
 from windlass.store.protocol import JobQuery, Page
 from windlass.wire import Asked, Submission, TypeName, encode_any
 
 _WAY_IN_MAX: Final = 10_000  # pages are walked, not jumped to
 _BODIES_MAX: Final = 16_384  # of a payload or result in a list; a larger one is shown with its job
-_REPLAYED: Final = {"idempotency-replayed": "true"}
 
 
 class PlainFilter(Asked):
@@ -58,14 +56,14 @@ class Paging(Asked):
 
 
 async def add(call: Call) -> Answer:
-    return await _stored(call, call.body)
+    return await taken(call, call.body, _plain_told)
 
 
 async def add_named(call: Call) -> Answer:
     """A name and a text: the type is the name, and the text is its task."""
     asked: NamedTask = call.body
     payload = {"task": asked.payload} if isinstance(asked.payload, str) else asked.payload
-    return await _stored(call, Submission(type=asked.name, payload=payload), named=True)
+    return await taken(call, Submission(type=asked.name, payload=payload), _named_told)
 
 
 async def add_any(call: Call) -> Answer:
@@ -74,12 +72,12 @@ async def add_any(call: Call) -> Answer:
         if asked.email is not None:
             raise InvalidJob("email", "is for a welcome mail; a whole job has its own payload")
         fields = {name: getattr(asked, name) for name in Submission.__struct_fields__}
-        return await _stored(call, Submission(**fields))
+        return await taken(call, Submission(**fields), _plain_told)
     if asked.email is None:
         raise InvalidJob("type", "is required; or give email and name, for a welcome mail")
     if asked.payload is not None:
         raise InvalidJob("payload", "is for a whole job, with its type")
-    return await _stored(call, _welcome(asked, asked.email))
+    return await taken(call, _welcome(asked, asked.email), _plain_told)
 
 
 def _welcome(asked: AddedJob, email: str) -> Submission:
@@ -89,17 +87,12 @@ def _welcome(asked: AddedJob, email: str) -> Submission:
     return Submission(type="email", payload=mail, **left)
 
 
-async def _stored(call: Call, asked: Submission, *, named: bool = False) -> Answer:
-    key = call.headers.get(b"idempotency-key")
-    if key is not None:
-        asked.idempotency_key = same_key(key, asked.idempotency_key)
-    stored, status = await submit(call.parts, asked)
-    plain = plain_status(status)
-    told = (
-        NamedStored(job_id=stored.id, id=stored.id, status=plain) if named else PlainStored(id=stored.id, status=plain)
-    )
-    headers = {"location": f"/v1/jobs/{stored.id}"}
-    return Answer(told, 200, headers | _REPLAYED) if stored.duplicate else Answer(told, 202, headers)
+def _plain_told(stored: Enqueued, status: Status) -> PlainStored:
+    return PlainStored(id=stored.id, status=plain_status(status))
+
+
+def _named_told(stored: Enqueued, status: Status) -> NamedStored:
+    return NamedStored(job_id=stored.id, id=stored.id, status=plain_status(status))
 
 
 # Look. --------------------------------------------------------------------------------------------------------------
@@ -139,8 +132,7 @@ async def list_failed(call: Call) -> FailedJobs:
     if before + asked.limit > _WAY_IN_MAX:
         raise InvalidField("page", f"reaches beyond {_WAY_IN_MAX:,} jobs; /v1/dead-letters has cursors")
     views = call.parts.views
-    counts = await views.counts()
-    total = sum(n for (_, _, status), n in counts.items() if status is Status.FAILED)
+    total = by_status(await views.counts())[Status.FAILED]
     cursor: str | None = None
     if before:
         cursor = (await views.ids(JobQuery(statuses=[Status.FAILED]), limit=before)).next_cursor
@@ -158,18 +150,13 @@ async def _page(
 
 
 async def stats(call: Call) -> PlainStats:
-    sums = dict.fromkeys(Status, 0)
-    for (_, _, status), n in (await call.parts.views.counts()).items():
-        sums[status] += n
+    sums = by_status(await call.parts.views.counts())
     plain = {name: sum(sums[status] for status in STATUSES[name]) for name in STATUSES if name != "cancelled"}
     return PlainStats(**plain)
 
 
 _TAG: Final = "aliases"
 _SUBMIT_PROBLEMS: Final = (409,)
-_KEY: Final = {"Idempotency-Key": "the same key and body give the first job again, without storing another"}
-_GIVES: Final = {"Location": "where the job is", "Idempotency-Replayed": "true if nothing new was stored"}
-_NEXT: Final = {"Link": "the next page, as rel=next"}
 
 endpoints: Final = [
     Endpoint(
@@ -179,8 +166,8 @@ endpoints: Final = [
         answers={202: PlainStored, 200: PlainStored},
         body=Submission,
         problems=_SUBMIT_PROBLEMS,
-        takes=_KEY,
-        gives=_GIVES,
+        takes=KEY,
+        gives=STORED,
     ),
     Endpoint(
         *("POST", "/submit_job", "submit", add_named),
@@ -190,8 +177,8 @@ endpoints: Final = [
         answers={202: NamedStored, 200: NamedStored},
         body=NamedTask,
         problems=_SUBMIT_PROBLEMS,
-        takes=_KEY,
-        gives=_GIVES,
+        takes=KEY,
+        gives=STORED,
     ),
     Endpoint(
         *("POST", "/addJob", "submit", add_any),
@@ -200,8 +187,8 @@ endpoints: Final = [
         answers={202: PlainStored, 200: PlainStored},
         body=AddedJob,
         problems=_SUBMIT_PROBLEMS,
-        takes=_KEY,
-        gives=_GIVES,
+        takes=KEY,
+        gives=STORED,
     ),
     Endpoint(
         *("GET", "/jobs", "read", list_plain),
@@ -211,7 +198,7 @@ endpoints: Final = [
         tag=_TAG,
         answers={200: list[PlainJob]},
         query=PlainFilter,
-        gives=_NEXT,
+        gives=NEXT,
     ),
     Endpoint(
         *("GET", "/jobs/{id}", "read", show_plain),
@@ -226,7 +213,7 @@ endpoints: Final = [
         tag=_TAG,
         answers={200: list[PastJob]},
         query=PastFilter,
-        gives=_NEXT,
+        gives=NEXT,
     ),
     Endpoint(
         *("GET", "/db/jobs/{id}", "read", show_past),

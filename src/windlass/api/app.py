@@ -17,10 +17,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from windlass.api.access import AccessLog, request_id
-from windlass.api.auth import Gate
 from windlass.api.catalogue import Catalogue
 from windlass.api.endpoint import Answer, Call, Endpoint
 from windlass.api.events import Events
+from windlass.api.gate import Gate
 from windlass.api.gathering import Gathering
 from windlass.api.limits import Cors, Gone, Hosts, Room, check_once, read_body
 from windlass.api.parts import Parts
@@ -28,7 +28,7 @@ from windlass.api.problems import is_of_the_database, problem
 from windlass.api.reading import BodyReader, query_reader
 from windlass.api.routes import Routes
 from windlass.api.table import table
-from windlass.auth.tokens import ANONYMOUS, Actor
+from windlass.auth.tokens import ANONYMOUS
 from windlass.config import Config
 from windlass.errors import Unavailable, WindlassError
 from windlass.store.protocol import Accounts, Intake, Views
@@ -270,6 +270,3 @@ async def _other(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return
-
-
-__all__ = ["Actor", "Api", "build", "opened"]

@@ -4,13 +4,10 @@ from typing import Final
 
 from windlass.api import login
 from windlass.api.endpoint import Answer, Call, Endpoint
-from windlass.api.gate import COOKIE, Gate
 from windlass.api.login import cleared
 from windlass.auth.scopes import written
 from windlass.errors import InvalidField
 from windlass.wire import Login, Me, Refresh, Token
-
-__all__ = ["COOKIE", "Gate", "endpoints"]
 
 _TAG: Final = "auth"
 

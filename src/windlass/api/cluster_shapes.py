@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import nlargest, nsmallest
 from typing import Final, Literal, TypeVar
 
-from windlass.model import Queue, Status, Worker
+from windlass.model import Line as Counted
+from windlass.model import Queue, Worker, by_status
 from windlass.wire import Line, Page, Queues, Stats, Workers
 from windlass.wire import Queue as QueueTold
 from windlass.wire import Worker as WorkerTold
@@ -15,11 +16,8 @@ lines_max: Final = 1000
 FIRST: Final = Page()
 
 
-def stats_told(counts: Mapping[tuple[str, str, Status], int]) -> Stats:
-    """Every status is named, so that a reader need not know which are missing because they are zero."""
-    statuses = {status.value: 0 for status in Status}
-    for (_, _, status), count in counts.items():
-        statuses[status.value] += count
+def stats_told(counts: Mapping[Counted, int]) -> Stats:
+    statuses = {status.value: count for status, count in by_status(counts).items()}
     largest = nlargest(lines_max, ((count, line) for line, count in counts.items() if count))
     lines = [
         Line(queue=queue, type=type_, status=status.value, count=count)

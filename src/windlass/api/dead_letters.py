@@ -8,7 +8,7 @@ from windlass.api.actions import RETRY, Verb, act_on_many
 from windlass.api.aside import chars_of, shown_aside
 from windlass.api.endpoint import Answer, Call, Endpoint
 from windlass.api.job_shapes import page_told, query_of
-from windlass.api.jobs import Cursor, Limit, next_link
+from windlass.api.jobs import NEXT, Cursor, Limit, next_link
 from windlass.masking import masked_text
 from windlass.model import Status
 from windlass.store.protocol import DeadLetterGroup as Group
@@ -90,7 +90,7 @@ endpoints: Final = [
         tag=_TAG,
         answers={200: Jobs},
         query=Listed,
-        gives={"Link": "the next page, as rel=next"},
+        gives=NEXT,
     ),
     Endpoint(
         *("GET", "/v1/dead-letters/groups", "read", groups),

@@ -1,6 +1,6 @@
 """Jobs: submitting one or many, lists, one with its attempts, its logs, and why it waits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Annotated, Final
 from urllib.parse import urlencode
@@ -12,7 +12,7 @@ from windlass.api.endpoint import Answer, Call, Endpoint
 from windlass.api.job_shapes import attempt_told, explanation_told, job_told, log_told, page_told, query_of
 from windlass.api.submitting import submit, submit_many
 from windlass.errors import InvalidField, InvalidJob
-from windlass.model import Attempt, key_max
+from windlass.model import Attempt, Enqueued, Status, key_max
 from windlass.wire import (
     Asked,
     Attempts,
@@ -24,6 +24,7 @@ from windlass.wire import (
     Stored,
     StoredMany,
     Submission,
+    Told,
     encode,
 )
 
@@ -47,19 +48,25 @@ class Newest(Asked):
 
 
 async def submit_one(call: Call) -> Answer:
-    asked: Submission = call.body
+    return await taken(call, call.body, _stored_told, call.raw)
+
+
+def _stored_told(stored: Enqueued, status: Status) -> Stored:
+    return Stored(id=stored.id, status=status.value, duplicate=stored.duplicate)
+
+
+async def taken(call: Call, asked: Submission, shape: Callable[[Enqueued, Status], Told], raw: bytes = b"") -> Answer:
+    """A submission stored, and told in this shape; `raw`: the body, where that is the submission itself."""
     key = call.headers.get(b"idempotency-key")
     if key is not None:
-        asked.idempotency_key = same_key(key, asked.idempotency_key)
-    stored, status = await submit(call.parts, asked, call.raw)
-    location = {"location": f"/v1/jobs/{stored.id}"}
-    if stored.duplicate:
-        told = Stored(id=stored.id, status=status.value, duplicate=True)
-        return Answer(told, 200, location | _REPLAYED)
-    return Answer(Stored(id=stored.id, status=status.value), 202, location)
+        asked.idempotency_key = _same_key(key, asked.idempotency_key)
+    stored, status = await submit(call.parts, asked, raw)
+    headers = {"location": f"/v1/jobs/{stored.id}"}
+    told = shape(stored, status)
+    return Answer(told, 200, headers | _REPLAYED) if stored.duplicate else Answer(told, 202, headers)
 
 
-def same_key(header: bytes, field: str | None) -> str:
+def _same_key(header: bytes, field: str | None) -> str:
     """The key of a submission that names it in the header. Named twice, and differently, neither can be meant."""
     try:
         key = header.decode()
@@ -149,8 +156,9 @@ async def explain(call: Call) -> Explanation:
 
 
 _TAG: Final = "jobs"
-_KEY: Final = {"Idempotency-Key": "the same key and body give the first job again, without storing another"}
-_LOCATION: Final = {"Location": "where the job is"}
+KEY: Final = {"Idempotency-Key": "the same key and body give the first job again, without storing another"}
+STORED: Final = {"Location": "where the job is", "Idempotency-Replayed": "true if nothing new was stored"}
+NEXT: Final = {"Link": "the next page, as rel=next"}
 
 endpoints: Final = [
     Endpoint(
@@ -162,8 +170,8 @@ endpoints: Final = [
         answers={202: Stored, 200: Stored},
         body=Submission,
         problems=(409,),
-        takes=_KEY,
-        gives=_LOCATION | {"Idempotency-Replayed": "true if nothing new was stored"},
+        takes=KEY,
+        gives=STORED,
     ),
     Endpoint(
         *("POST", "/v1/jobs/bulk", "submit", submit_bulk),
@@ -184,7 +192,7 @@ endpoints: Final = [
         tag=_TAG,
         answers={200: Jobs},
         query=Listed,
-        gives={"Link": "the next page, as rel=next"},
+        gives=NEXT,
     ),
     Endpoint(
         *("GET", "/v1/jobs/{id}", "read", show_job),

@@ -8,9 +8,9 @@ from windlass.store.protocol import Intake, Views
 
 if TYPE_CHECKING:  # these import the table of endpoints, whose calls carry the parts
     from windlass.api.access import AccessLog
-    from windlass.api.auth import Gate
     from windlass.api.catalogue import Catalogue
     from windlass.api.events import Events
+    from windlass.api.gate import Gate
     from windlass.api.gathering import Gathering
     from windlass.store.protocol import Accounts
 

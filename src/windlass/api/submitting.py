@@ -28,7 +28,7 @@ async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> tupl
     stored = await parts.gathering.submit(job)
     if stored.duplicate:
         return stored, await _place(parts, stored.id)
-    return stored, Status.SCHEDULED if _is_later(job) else Status.READY
+    return stored, Status.SCHEDULED if job.is_later(datetime.now(UTC)) else Status.READY
 
 
 def _is_harmless(asked: Submission, raw: bytes, bytes_max: int) -> bool:
@@ -98,12 +98,6 @@ def _unsaid(asked: Submission) -> frozenset[str]:
 async def _place(parts: Parts, job_id: UUID) -> Status:
     """Where a job is that was there before. One that is gone since has finished."""
     return (await parts.views.places([job_id])).get(job_id, Status.COMPLETED)
-
-
-def _is_later(job: NewJob) -> bool:
-    if job.scheduled_at is not None:  # by this host's clock: the answer says what is likely, the database decides
-        return job.scheduled_at > datetime.now(UTC)
-    return bool(job.delay_s)
 
 
 # Which of many. -----------------------------------------------------------------------------------------------------

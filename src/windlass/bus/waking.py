@@ -88,12 +88,7 @@ def wants_of(jobs: Sequence[NewJob], answers: Sequence[Enqueued | WindlassError]
 
 
 def _kinds(jobs: Sequence[NewJob], answers: Sequence[Enqueued | WindlassError]) -> Iterator[tuple[str, str, int]]:
+    now = datetime.now(UTC)
     for job, answer in zip(jobs, answers, strict=True):
-        if isinstance(answer, Enqueued) and not (answer.duplicate or answer.woken or _is_later(job)):
+        if isinstance(answer, Enqueued) and not (answer.duplicate or answer.woken or job.is_later(now)):
             yield job.queue, job.type, job.thread_demand
-
-
-def _is_later(job: NewJob) -> bool:
-    if job.scheduled_at is not None:  # by this host's clock, as only a hint hangs on it
-        return job.scheduled_at > datetime.now(UTC)
-    return bool(job.delay_s)

@@ -33,7 +33,7 @@ from windlass.clock import steady_s
 from windlass.config import AuthConfig, Config, redacted
 from windlass.embedded.postgres import EmbeddedPostgres
 from windlass.errors import Misconfigured, Unavailable
-from windlass.model import Status
+from windlass.model import by_status
 from windlass.store import migrate
 from windlass.store.postgres import connect
 from windlass.store.store import open_store
@@ -285,16 +285,13 @@ async def prepare(config: Config) -> tuple[dict[str, Any], set[UUID]]:
         await connection.close(timeout=5)
     async with open_store(replace(config.store, pool_min=1, pool_max=2)) as store:
         await store.upkeep.roll_partitions()
-        counts = dict.fromkeys((status.value for status in Status), 0)
-        for (_, _, status), n in (await store.views.counts()).items():
-            counts[status.value] += n
         living = {worker.id for worker in await store.views.workers() if worker.alive}
         report = {
             "database": redacted(config.store.database_url or ""),
             "postgresql": version,
             "schema": config.store.schema,
             "migrations_applied": applied,
-            "jobs": counts,
+            "jobs": {status.value: n for status, n in by_status(await store.views.counts()).items()},
             "queues": [queue.name for queue in await store.views.queues()],
             "workers": len(living),
             "healthy": (await store.views.check()).clean,

@@ -1,0 +1,108 @@
+"""The cluster, and the stream of its states."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from msgspec import Meta, Raw
+
+from windlass.model import (
+    type_name_max,
+)
+from windlass.wire.base import (
+    Asked,
+    StatusName,
+    Told,
+)
+
+
+class Page(Asked):
+    """Which part of a list that is sorted by name. `cursor`: the next_cursor of the part before."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    cursor: Annotated[str, Meta(min_length=1, max_length=type_name_max)] | None = None
+
+
+class Line(Told):
+    """How many jobs of a queue and type are in a status."""
+
+    queue: str
+    type: str
+    status: StatusName
+    count: int
+
+
+class Stats(Told):
+    """Exact counts. `complete`: whether `lines` are all there are; else they are those with the most jobs."""
+
+    total: int
+    statuses: dict[str, int]
+    lines: list[Line]
+    complete: bool = True
+
+
+class Queue(Told):
+    name: str
+    paused: bool
+    depth: int
+    oldest_age_s: float | None
+    statuses: dict[str, int]
+
+
+class Queues(Told):
+    queues: list[Queue]
+    next_cursor: str | None = None
+
+
+class Worker(Told):
+    id: UUID
+    name: str
+    status: Literal["idle", "busy", "draining", "dead"]
+    threads: int
+    busy_threads: int
+    lost_threads: int
+    jobs: int
+    queues: list[str]
+    types: list[str]
+    supervisor_id: UUID | None
+    started_at: datetime
+    renewed_at: datetime
+    died_at: datetime | None
+    reserved_for: UUID | None
+
+
+class Workers(Told):
+    workers: list[Worker]
+    next_cursor: str | None = None
+
+
+class JobType(Told):
+    """A type some worker has declared: its defaults, and the schema of its payload."""
+
+    name: str
+    queue: str
+    priority: int
+    thread_demand: int
+    max_attempts: int
+    timeout_s: float
+    alive: bool
+    description: str | None = None
+    payload_schema: Raw | None = None
+
+
+class JobTypes(Told):
+    types: list[JobType]
+    next_cursor: str | None = None
+
+
+class Place(Told):
+    """Where a watched job is. `status` is null if there is no such job."""
+
+    id: UUID
+    status: StatusName | None
+
+
+class End(Told):
+    """Why a stream ends: the server shuts down, or the token it was opened with is no longer good."""
+
+    reason: Literal["closing", "expired"]
