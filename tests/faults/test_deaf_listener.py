@@ -91,7 +91,7 @@ async def test_a_listener_with_a_loop_that_was_held_up_is_not_deaf(
 ) -> None:
     async with Listener(config, ["a"], lambda *_: None, probe_s=0, deaf_after_s=1) as listener:
         for _ in range(3):
-            _hold_up(0.8)  # longer than either part of the probe's patience
+            _hold_up(0.8)  # most of the probe's patience; three of them are more than all of it
             for _ in range(20):
                 await sql.execute("select")
         assert listener.listening

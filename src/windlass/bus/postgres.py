@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _KINDS_MAX: Final = 64  # different wants in one statement; beyond, everyone is woken
 _NUDGES_MAX: Final = 10_000  # jobs; beyond, supervisors find the cancel requests by polling
 _START_S: Final = 2.0
+_PROBE_PARTS: Final = 10
 _BACK_OFF_S: Final = (0.1, 5.0)
 _log: Final = logging.getLogger(__name__)
 
@@ -221,9 +222,9 @@ class Listener:
         """A round trip through the server's notifications and back."""
         probing = asyncio.create_task(self._round_trip(connection))
         try:
-            # In two parts: if this loop was held up by a handler, the answer is there, and is read in the second.
-            for _ in range(2):
-                done, _ = await asyncio.wait([probing], timeout=self._deaf_after_s / 2)
+            # In parts: a handler that holds up this loop, for however long, costs one of them; the answer is read in the next.
+            for _ in range(_PROBE_PARTS):
+                done, _ = await asyncio.wait([probing], timeout=self._deaf_after_s / _PROBE_PARTS)
                 if done:
                     return await probing
         finally:
