@@ -220,7 +220,8 @@ async def test_a_single_job_wakes_the_worker_that_rests_longest_by_its_own_commi
     await ears.to(channel(first), channel(second))
     answers = [(await rig.store.intake.enqueue([NewJob("echo")]))[0] for _ in range(3)]
     assert [answer.woken for answer in answers] == [True, True, False]
-    assert await ears.all_heard() == [(channel(first), ""), (channel(second), "")]
+    named = [str(answer.id) for answer in answers]
+    assert await ears.all_heard() == [(channel(first), named[0]), (channel(second), named[1])]
 
 
 @pytest.mark.parametrize("job", [NewJob("strange"), NewJob("echo", queue="other"), NewJob("echo", thread_demand=9)])

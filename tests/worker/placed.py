@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from tests.factory import reached
 from windlass.bus.postgres import Listener
-from windlass.bus.protocol import NoWaker
+from windlass.bus.protocol import NoWaker, named
 from windlass.clock import steady_s
 from windlass.config import Config, LeaseConfig, StoreConfig, WorkerConfig
 from windlass.lifecycle import Outcome
@@ -110,7 +110,9 @@ async def placed(
         hearing = asyncio.create_task(_hear(control, said))
         stack = AsyncExitStack()
         if listening:
-            await stack.enter_async_context(Listener(config, [channel(worker_id)], lambda *_: made.hint()))
+            await stack.enter_async_context(
+                Listener(config, [channel(worker_id)], lambda _, said: made.hint(named(said)))
+            )
         one = Placed(store, made, worker_id, slots, control, asyncio.create_task(made.work()), said)
         try:
             yield one

@@ -297,8 +297,8 @@ async def test_a_worker_at_rest_hears_of_a_job_and_its_supervisor_of_a_cancel(
     async with Listener(config, channels, lambda *hint: heard.append(hint)) as listener:
         assert listener.listening
         await rig.store.hints.rest(worker.id, queues=worker.queues, types=worker.types, free=8)
-        await intake.enqueue([JOB])
-        await aeventually(lambda: _true(heard == [(channel(worker.id), "")]))
+        (told,) = await intake.enqueue([JOB])
+        await aeventually(lambda: _true(heard == [(channel(worker.id), str(told.id))]))
         (job_id,) = await rig.enqueue(queue="supervised")
         supervised = replace(worker, id=new.id, queues=["supervised"], claims=rig.store.claims())
         (lease,) = await supervised.claim(1)

@@ -1,13 +1,23 @@
 """What the bus offers: waking workers, and listening for it. Hints only; nothing is correct because of one."""
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from windlass.model import Want
 
-# Called with a channel and what was said there: "", "cancel", or "reconnected" when hints may have been missed.
+# Called with a channel and what was said there: "", the id of a job, "cancel", or "reconnected" when hints may have
+# been missed.
 OnHint = Callable[[str, str], None]
+_ID_CHARS: Final = 36
+
+
+def named(said: str) -> UUID | None:
+    """The one job that a hint is about, if it names one."""
+    try:
+        return UUID(said) if len(said) == _ID_CHARS else None
+    except ValueError:  # whoever may notify may say anything
+        return None
 
 
 class Waker(Protocol):

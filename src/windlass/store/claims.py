@@ -24,6 +24,7 @@ from windlass.store.postgres import Postgres
 from windlass.store.protocol import Ask, Progress, Receipt, merged
 
 _LOWEST: Final = -(2**63)
+_YOUNG_S: Final = 0.1
 _BATCH_CHARS_MAX: Final = 16_000_000
 # Data that cannot be what it should, a constraint, a limit of the server: the row's fault, not the moment's.
 _BAD_ROW: Final = ("22", "23", "54")
@@ -46,6 +47,8 @@ class Claims:
     async def claim(self, ask: Ask) -> list[Lease]:
         """Take ready jobs, lowest rank first, while they fit. One wide job at the head may end the answer early:
         what is left of the budget can be asked for again."""
+        if ask.named is not None and (leases := await self._claim_named(ask, ask.named)):
+            return leases
         began_s = time.monotonic()
         floors = {
             key: floor for key, floor in self._floors.at(began_s).items() if key[0] in ask.queues and key[1] <= ask.free
@@ -59,6 +62,18 @@ class Claims:
             raise
         leases = [Lease._make(row) for row in rows]
         self._learn(ask, leases, full=not floors, began_s=began_s)
+        return await self._whole(leases)
+
+    async def _claim_named(self, ask: Ask, job_id: UUID) -> list[Lease]:
+        widest = min(ask.free, _budget(ask))
+        args = (job_id, list(ask.queues), list(ask.types), widest, _YOUNG_S)
+        try:
+            rows = await self._postgres.fetch("claim_named", ask.worker_id, uuid4(), *args)
+        except UniqueViolationError:  # it sits in two tables, which the general claim knows how to mend
+            return []
+        return await self._whole([Lease._make(row) for row in rows])
+
+    async def _whole(self, leases: list[Lease]) -> list[Lease]:
         orphans = [lease for lease in leases if lease.payload is None]
         if orphans:
             # A job row is out of sight for a moment while its partition is removed: such a job goes back.

@@ -67,6 +67,7 @@ class Claimer:
         self._turns = Turns(post.queues)
         self._wake = asyncio.Event()
         self._hinted = False
+        self._named: UUID | None = None  # the job that a hint was about
         self._rested = 0  # threads we stood in line with
         self._in_line = False
         self._asking = False
@@ -75,8 +76,9 @@ class Claimer:
 
     # What wakes it. -------------------------------------------------------------------------------------------------
 
-    def hint(self) -> None:
-        """There may be work."""
+    def hint(self, job_id: UUID | None = None) -> None:
+        """There may be work: this job alone, if nothing else has been hinted at."""
+        self._named = None if self._hinted else job_id
         self._hinted = True
         self._wake.set()
 
@@ -127,7 +129,7 @@ class Claimer:
             return
         # Came back short. In line first, then look once more: what is committed from now on wakes us.
         while not self.draining and (room := self._desk.room()).width > 0:
-            self._hinted = False
+            self._hinted, self._named = False, None
             free, worked = min(room.width, self._desk.threads), self._worked
             self._worked = False
             await self._hints.rest(
@@ -151,9 +153,12 @@ class Claimer:
     async def _claim(self, room: Room) -> int:
         """Ask once, or first the queue whose turn it is and then all; the number of threads that came."""
         got = 0
+        named, self._named = self._named, None
         if self._hinted:
             self._claims.look_afresh()
             self._hinted = False
+        if named is not None:
+            return await self._ask(room, self._queues, named)
         if (queue := self._turns.next()) is not None:
             got = await self._ask(room, [queue])
             room = self._desk.room()
@@ -161,9 +166,9 @@ class Claimer:
             return got
         return got + await self._ask(room, self._queues)
 
-    async def _ask(self, room: Room, queues: Sequence[str]) -> int:
+    async def _ask(self, room: Room, queues: Sequence[str], named: UUID | None = None) -> int:
         ask = Ask(
-            self._post.worker_id, queues, self._types, room.width, room.busy, budget=room.budget, most=_BATCH
+            self._post.worker_id, queues, self._types, room.width, room.busy, budget=room.budget, most=_BATCH, named=named
         )  # fmt: skip
         self._asking = True
         try:

@@ -21,6 +21,7 @@ import uvloop
 
 from windlass import telemetry
 from windlass.bus.postgres import Listener, PostgresWaker
+from windlass.bus.protocol import named
 from windlass.bus.waking import Waking
 from windlass.config import Config, StoreConfig
 from windlass.errors import Misconfigured, Unavailable
@@ -103,7 +104,7 @@ async def _serve_app(app: Apps, start: Message, config: Config, slots: Slots, co
         children.progressed = worker.progressed
         children.entrusted = lambda run, child: slots.set_child(run.slot, child)
         names = [channel(post.worker_id), broadcast_channel(config.store.schema)]
-        listener = Listener(config.store, names, lambda _channel, _payload: worker.hint())
+        listener = Listener(config.store, names, lambda _channel, said: worker.hint(named(said)))
         await stack.enter_async_context(listener)
         try:
             code = await worker.work()

@@ -18,7 +18,8 @@ from windlass.model import (
 class Ask:
     """What a worker wants: jobs of its queues and types, each at most `free` threads wide.
 
-    `budget`: threads of all of them together; more than `free` fills a buffer. `busy`: threads in use now.
+    `budget`: threads of all of them together; more than `free` fills a buffer. `busy`: threads in use now. `named`: a
+    job that has just become ready, by what a wake-up said: it alone is taken, if it can be.
     """
 
     worker_id: UUID
@@ -28,6 +29,7 @@ class Ask:
     busy: int = 0
     budget: int | None = None
     most: int = 1_000
+    named: UUID | None = None
 
 
 class Progress(NamedTuple):
