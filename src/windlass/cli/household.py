@@ -68,9 +68,11 @@ class Kept:
 
     def send_away(self) -> None:
         """Ask it to go; asked again, it hurries."""
+        # By two signals: of two alike, the second is lost on a process that has not yet come to the first.
+        by = signal.SIGINT if self._going.is_set() else signal.SIGTERM
         self._going.set()
         if self._child is not None:
-            self._child.terminate()
+            self._child.terminate(by)
 
     def kill(self) -> None:
         self._going.set()

@@ -50,14 +50,14 @@ class Child:
             self._process.wait()
             raise
 
-    def terminate(self) -> None:
+    def terminate(self, by: signal.Signals = signal.SIGTERM) -> None:
         """Ask the process itself to end; what it started is its own affair."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 if self._pidfd >= 0:
-                    signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
+                    signal.pidfd_send_signal(self._pidfd, by)
                 else:
-                    self._process.terminate()
+                    self._process.send_signal(by)
 
     def kill(self) -> None:
         """SIGKILL the process and its group: what a handler started must not outlive the attempt."""
