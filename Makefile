@@ -18,6 +18,8 @@ help: ## show this list
 up: env ## start Windlass on this machine, with its own PostgreSQL
 	$(BIN)/windlass up $(ARGS)
 
+# Bytecode is kept, whatever the environment says: the tests start some hundred processes, and each would compile us anew.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: env ## run the tests
 	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder $(ARGS)
 

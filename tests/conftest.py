@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,14 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.factory import Rig
+from tests.in_memory import memory_folder
 from windlass.config import StoreConfig
 from windlass.embedded.postgres import EmbeddedPostgres
+from windlass.embedded.valkey import EmbeddedValkey
 from windlass.store import migrate
 from windlass.store.store import Store, open_store
 
-_TEMPLATE = "windlass_template"
+TEMPLATE = "windlass_template"
 
 
 # Folders whose tests share what is costly to make, or look at what all of them did: one process runs them.
@@ -55,14 +57,21 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+def in_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for databases, in memory where there is enough of it."""
+    with memory_folder(otherwise=tmp_path_factory.mktemp("databases")) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def postgres_server(in_memory: Path) -> Iterator[EmbeddedPostgres]:
     """The server for tests that do not kill it. fsync is off: no test here pulls the plug (tests/faults has its own).
 
     WINDLASS_TEST_BIN_DIR runs the tests on another PostgreSQL, such as /usr/lib/postgresql/15/bin.
     """
-    folder: Path = tmp_path_factory.mktemp("postgres")
     other = os.environ.get("WINDLASS_TEST_BIN_DIR")
-    settings = {"fsync": "off", "full_page_writes": "off", "max_connections": "300"}
+    settings = {"fsync": "off", "full_page_writes": "off", "max_connections": "300", "max_wal_size": "256MB"}
+    folder = in_memory / "postgres"
     with EmbeddedPostgres(folder, bin_dir=Path(other) if other else None, settings=settings) as server:
         asyncio.run(_make_template(server.url))
         yield server
@@ -70,9 +79,9 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedd
 
 async def _make_template(url: str) -> None:
     connection = await asyncpg.connect(url)
-    await connection.execute(f"create database {_TEMPLATE}")
+    await connection.execute(f"create database {TEMPLATE}")
     await connection.close()
-    connection = await asyncpg.connect(database_url(url, _TEMPLATE))
+    connection = await asyncpg.connect(database_url(url, TEMPLATE))
     await migrate.upgrade(connection)
     await connection.close()
 
@@ -81,15 +90,25 @@ def database_url(server_url: str, database: str) -> str:
     return server_url.replace("/windlass?", f"/{database}?", 1)
 
 
+Administer = Callable[[str], object]
+
+
+@pytest.fixture(scope="session")
+def administer(postgres_server: EmbeddedPostgres) -> Iterator[Administer]:
+    """Executes a statement for all tests over one connection, in a loop of its own: a new one is half a new database."""
+    with asyncio.Runner() as runner:
+        connection = runner.run(asyncpg.connect(postgres_server.url))
+        yield lambda statement: runner.run(connection.execute(statement))
+        runner.run(connection.close())
+
+
 @pytest.fixture
-async def url(postgres_server: EmbeddedPostgres) -> AsyncIterator[str]:
+def url(postgres_server: EmbeddedPostgres, administer: Administer) -> Iterator[str]:
     """A database of this test's own, migrated and empty."""
     name = f"test_{uuid4().hex[:12]}"
-    admin = await asyncpg.connect(postgres_server.url)
-    await admin.execute(f"create database {name} template {_TEMPLATE} strategy wal_log")
+    administer(f"create database {name} template {TEMPLATE} strategy wal_log")
     yield database_url(postgres_server.url, name)
-    await admin.execute(f"drop database {name} with (force)")
-    await admin.close()
+    administer(f"drop database {name} with (force)")
 
 
 @contextmanager
@@ -101,9 +120,16 @@ def database(server: EmbeddedPostgres, name: str) -> Iterator[str]:
         await admin.execute(statement)
         await admin.close()
 
-    asyncio.run(run(f"create database {name} template {_TEMPLATE} strategy wal_log"))
+    asyncio.run(run(f"create database {name} template {TEMPLATE} strategy wal_log"))
     yield database_url(server.url, name)
     asyncio.run(run(f"drop database {name} with (force)"))
+
+
+@pytest.fixture(scope="module")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedValkey]:
+    """A Valkey for the tests of a module that do not harm it. Each finds what the others left in it, as in life."""
+    with EmbeddedValkey(tmp_path_factory.mktemp("valkey")) as server:
+        yield server
 
 
 @pytest.fixture

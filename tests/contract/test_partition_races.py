@@ -48,10 +48,10 @@ async def test_look_ups_do_not_queue_behind_a_removal_that_waits_for_a_reader(
     async with open_reader(url):
         removal = asyncio.create_task(store.upkeep.roll_partitions())
         while not removal.done():
-            (job_id,) = await asyncio.wait_for(rig.enqueue(), timeout=1)
-            (lease,) = await asyncio.wait_for(worker.claim(), timeout=1)
-            await asyncio.wait_for(worker.settle(lease, Completed()), timeout=1)
-            assert (await asyncio.wait_for(store.views.job(job_id), timeout=1)).status is Status.COMPLETED
+            (job_id,) = await asyncio.wait_for(rig.enqueue(), timeout=10)
+            (lease,) = await asyncio.wait_for(worker.claim(), timeout=10)
+            await asyncio.wait_for(worker.settle(lease, Completed()), timeout=10)
+            assert (await asyncio.wait_for(store.views.job(job_id), timeout=10)).status is Status.COMPLETED
         assert (await removal).waiting == [bounds.suffix]
     assert (await store.upkeep.roll_partitions()).removed == [bounds.suffix]
     assert bounds.suffix not in await attached(store)

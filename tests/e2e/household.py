@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -57,7 +58,7 @@ class Up:
 
     def part(self, name: str) -> psutil.Process:
         (found,) = [
-            each for each in psutil.Process(self.process.pid).children() if each.cmdline()[2:4] == ["windlass", name]
+            each for each in psutil.Process(self.process.pid).children() if _words(each)[2:4] == ["windlass", name]
         ]
         return found
 
@@ -99,13 +100,34 @@ class Up:
         return self.process.wait(timeout_s)
 
 
+def _words(process: psutil.Process) -> list[str]:
+    with suppress(psutil.NoSuchProcess):
+        return process.cmdline()
+    return []
+
+
 def _as_from_a_terminal() -> None:
     """Under nohup, and some runners of tests, a hang-up would be ignored by everything that is started."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    return not [each for each in processes if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+    return not any(map(_lives, processes))
+
+
+def _lives(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):  # it ends while we look
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def programs(processes: list[psutil.Process]) -> set[str]:
+    """What runs in these processes, by name: postgres, python."""
+    found = set()
+    for each in processes:
+        with suppress(psutil.NoSuchProcess):
+            found.add(re.sub(r"\d.*", "", each.name()))
+    return found
 
 
 @contextmanager

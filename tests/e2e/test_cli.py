@@ -1,40 +1,27 @@
 """The command line as a newcomer meets it: real processes, real signals, and errors of one line."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
-WINDLASS = Path(sys.executable).with_name("windlass")
+from tests.e2e.commands import Done, command
+from tests.e2e.household import CLEAN, WINDLASS, programs, up
+from windlass.store.migrate import migrations
+
+MIGRATIONS = [each.number for each in migrations()]
 
 
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("WINDLASS_", "DATABASE_"))}
-
-
-def windlass(*args: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+def windlass(*args: str, **environ: str) -> Done:
     return subprocess.run(
         [WINDLASS, *args], env={**CLEAN, **environ}, capture_output=True, text=True, timeout=60, check=False
     )
 
 
-def start(*args: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen([WINDLASS, *args], env=CLEAN, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def report_of(process: "subprocess.Popen[str]") -> dict[str, Any]:
-    assert process.stdout is not None
-    found: dict[str, Any] = json.loads(process.stdout.readline())
-    return found
-
-
 def test_up_reports_a_healthy_store_and_keeps_its_data(tmp_path: Path) -> None:
     first = json.loads(windlass("up", "--once", "--json", "--data-dir", str(tmp_path)).stdout)
-    assert (first["healthy"], first["migrations_applied"]) == (True, [1, 2, 3, 4])
+    assert (first["healthy"], first["migrations_applied"]) == (True, MIGRATIONS)
     again = json.loads(windlass("up", "--once", "--json", "--data-dir", str(tmp_path)).stdout)
     assert again["migrations_applied"] == []
 
@@ -43,19 +30,6 @@ def test_up_without_json_is_for_people() -> None:
     shown = windlass("up", "--once", "--ephemeral").stdout
     assert "Windlass is up" in shown
     assert "no job lost, doubled or miscounted" in shown
-
-
-def test_a_second_up_on_the_same_folder_names_the_first(tmp_path: Path) -> None:
-    process = start("up", "--json", "--port", "0", "--data-dir", str(tmp_path))
-    try:
-        report_of(process)
-        second = windlass("up", "--once", "--data-dir", str(tmp_path))
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
-    assert second.returncode == 3
-    assert str(process.pid) in second.stderr
-    assert len(second.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -77,14 +51,14 @@ def test_what_cannot_work_is_one_line_and_an_exit_code(environ: dict[str, str], 
 
 
 def test_migrate_walks_up_and_down(url: str) -> None:
-    def migrate(*args: str) -> "subprocess.CompletedProcess[str]":
-        return windlass("migrate", *args, WINDLASS_DATABASE_URL=url, WINDLASS_SCHEMA="walk")
+    def migrate(*args: str) -> Done:
+        return command("migrate", *args, WINDLASS_DATABASE_URL=url, WINDLASS_SCHEMA="walk")
 
     assert migrate("check").returncode == 3
-    assert json.loads(migrate("upgrade", "--json").stdout) == {"applied": [1, 2, 3, 4]}
+    assert json.loads(migrate("upgrade", "--json").stdout) == {"applied": MIGRATIONS}
     assert migrate("check").returncode == 0
     assert json.loads(migrate("status", "--json").stdout)["pending"] == []
-    assert json.loads(migrate("downgrade", "--to", "0", "--yes", "--json").stdout) == {"undone": [4, 3, 2, 1]}
+    assert json.loads(migrate("downgrade", "--to", "0", "--yes", "--json").stdout) == {"undone": MIGRATIONS[::-1]}
     assert migrate("check").returncode == 3
     assert 'create table "walk".job' in migrate("sql").stdout
 
@@ -97,20 +71,17 @@ def test_a_database_or_role_that_does_not_exist_is_one_line(url: str, wrong: tup
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_the_data_folder_may_come_from_the_environment(tmp_path: Path) -> None:
-    done = windlass("up", "--once", "--json", WINDLASS_DATA_DIR=str(tmp_path / "here"))
-    assert json.loads(done.stdout)["data_dir"] == str(tmp_path / "here" / "postgres")
+def test_the_data_folder_may_come_from_the_environment(data_dir: Path) -> None:
+    done = windlass("up", "--once", "--json", WINDLASS_DATA_DIR=str(data_dir))
+    assert json.loads(done.stdout)["data_dir"] == str(data_dir / "postgres")
     assert not done.stderr
 
 
-def test_up_says_so_when_its_database_dies(tmp_path: Path) -> None:
-    process = start("up", "--json", "--port", "0", "--data-dir", str(tmp_path))
-    report_of(process)
-    family = psutil.Process(process.pid).children(recursive=True)
-    next(child for child in family if child.name() == "postgres").kill()
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 6
-    assert "PostgreSQL has ended" in said
+def test_up_says_so_when_its_database_dies(data_dir: Path) -> None:
+    with up(folder=data_dir) as made:
+        next(each for each in made.everyone() if programs([each]) == {"postgres"}).kill()
+        assert made.ended() == 6
+        assert "PostgreSQL has ended" in made.said
 
 
 def test_the_version_is_told() -> None:

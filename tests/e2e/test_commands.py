@@ -1,4 +1,4 @@
-"""The commands as people use them: real processes that find a running `windlass up` by its data folder."""
+"""The commands as people use them: they find a running `windlass up` by its data folder."""
 
 import json
 import os
@@ -16,30 +16,30 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
+from tests.e2e.commands import Done, command
+from tests.e2e.conftest import copied
+from tests.e2e.household import CLEAN, WINDLASS, Up, up
 from tests.eventually import eventually
 from windlass.cli.main import _COMMANDS, Commands, app
 from windlass.cli.remote import reached
 
-WINDLASS = Path(sys.executable).with_name("windlass")
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("WINDLASS_", "DATABASE_"))}
 NOBODY = "01a1e2cc-4f97-72da-9159-e042c25954f7"
-
-Done = subprocess.CompletedProcess[str]
 
 
 class Cluster:
     """One `windlass up` with the built-in types, and the commands that speak to it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.log = folder / "up.log"
-        command = [str(WINDLASS), "up", "--data-dir", str(folder / "data"), "--port", "0", "--threads", "4"]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, env=CLEAN, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        eventually(self._serves, 60)
+    def __init__(self, made: Up) -> None:
+        self.folder = made.folder
+        self.url = made.url
 
     def __call__(self, *words: str, given: str = "", **environ: str) -> Done:
-        known = {**CLEAN, "WINDLASS_DATA_DIR": str(self.folder / "data"), **environ}
+        """Without a process of its own."""
+        return command(*words, given=given, **{"WINDLASS_DATA_DIR": str(self.folder), **environ})
+
+    def program(self, *words: str, given: str = "", **environ: str) -> Done:
+        """In a process of its own, as people run it."""
+        known = {**CLEAN, "WINDLASS_DATA_DIR": str(self.folder), **environ}
         return subprocess.run(
             [WINDLASS, *words], env=known, input=given, capture_output=True, text=True, timeout=60, check=False
         )
@@ -50,17 +50,13 @@ class Cluster:
         return json.loads(done.stdout)
 
     def refused(self, *words: str, given: str = "", **environ: str) -> Done:
-        """One line on stderr, nothing on stdout, and no trace."""
         done = self(*words, given=given, **environ)
-        assert done.returncode != 0
-        assert len(done.stderr.splitlines()) == 1, done.stderr
-        assert done.stderr.startswith("windlass: ")
-        assert not done.stdout
+        _is_refused(done)
         return done
 
     def on_a_terminal(self, *words: str, until: str, **environ: str) -> str:
         """What a terminal is sent until this text appears; then Ctrl-C."""
-        known = {**CLEAN, "WINDLASS_DATA_DIR": str(self.folder / "data"), "TERM": "xterm", "COLUMNS": "120", **environ}
+        known = {**CLEAN, "WINDLASS_DATA_DIR": str(self.folder), "TERM": "xterm", "COLUMNS": "120", **environ}
         ours, theirs = pty.openpty()
         process = subprocess.Popen([WINDLASS, *words], env=known, stdin=theirs, stdout=theirs, stderr=theirs)
         os.close(theirs)
@@ -77,23 +73,25 @@ class Cluster:
         process.wait(20)
         return heard.decode()
 
-    def _serves(self) -> bool:
-        assert self.process.poll() is None, self.log.read_text()
-        done = self("types", "list", "--json")
-        return done.returncode == 0 and any(each["alive"] for each in json.loads(done.stdout)["types"])
+
+def _is_refused(done: Done) -> None:
+    """One line on stderr, nothing on stdout, and no trace."""
+    assert done.returncode != 0
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("windlass: ")
+    assert not done.stdout
 
 
 @pytest.fixture(scope="module")
-def windlass(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("commands"))
-    yield cluster
-    cluster.process.terminate()
-    cluster.process.wait(60)
+def windlass(prepared: Path, in_memory: Path) -> Iterator[Cluster]:
+    with copied(prepared, in_memory) as folder, up("--threads", "4", folder=folder) as made:
+        yield Cluster(made)
 
 
 def test_a_job_is_submitted_and_its_result_printed(windlass: Cluster) -> None:
-    assert windlass("submit", "add_numbers", '{"a": 2, "b": 3}', "--wait").stdout == "5\n"
-    assert windlass.json("submit", "reverse_string", "-", "--wait", given='{"text": "abc"}')["result"] == "cba"
+    assert windlass.program("submit", "add_numbers", '{"a": 2, "b": 3}', "--wait").stdout == "5\n"
+    said = windlass.program("submit", "reverse_string", "-", "--wait", "--json", given='{"text": "abc"}')
+    assert json.loads(said.stdout)["result"] == "cba"
     file = windlass.folder / "payload.json"
     file.write_text('{"a": 40, "b": 2}')
     job_id = windlass("submit", "add_numbers", f"@{file}").stdout.strip()
@@ -164,7 +162,7 @@ def test_queues_workers_and_types_are_shown(windlass: Cluster) -> None:
     assert "paused" in windlass("queues", "list").stdout
     assert windlass.json("queues", "resume", "quiet") == {"queue": "quiet", "paused": False}
     assert [each["threads"] for each in windlass.json("workers", "list")["workers"]] == [4]
-    assert "0/4" in windlass("workers", "list").stdout
+    eventually(lambda: "0/4" in windlass("workers", "list").stdout)  # what other tests have submitted is done
     assert {"email", "webhook", "resize_image"} <= {each["name"] for each in windlass.json("types", "list")["types"]}
 
 
@@ -267,7 +265,8 @@ def test_a_wait_that_takes_too_long_is_one_line(windlass: Cluster) -> None:
 
 
 def test_an_api_that_is_not_there_is_one_line_that_says_what_to_do(windlass: Cluster, tmp_path: Path) -> None:
-    nowhere = windlass.refused("queues", "list", WINDLASS_DATA_DIR=str(tmp_path))
+    nowhere = windlass.program("queues", "list", WINDLASS_DATA_DIR=str(tmp_path))
+    _is_refused(nowhere)
     assert (nowhere.returncode, "windlass up" in nowhere.stderr) == (6, True)
     gone = windlass.refused("queues", "list", WINDLASS_URL="http://127.0.0.1:1")
     assert (gone.returncode, "cannot be reached" in gone.stderr) == (6, True)
@@ -275,7 +274,7 @@ def test_an_api_that_is_not_there_is_one_line_that_says_what_to_do(windlass: Clu
 
 def test_the_secret_of_this_machine_opens_no_door_elsewhere(windlass: Cluster) -> None:
     """A token signed with it would be an admin's key in the hands of whoever is at the other address."""
-    known = {"WINDLASS_DATA_DIR": str(windlass.folder / "data")}
+    known = {"WINDLASS_DATA_DIR": str(windlass.folder)}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in known.items():
             patch.setenv(name, value)
@@ -301,7 +300,7 @@ def test_every_command_shows_examples_and_speaks_json(command: str) -> None:
 def test_the_programs_of_the_manual_run_as_they_stand(windlass: Cluster) -> None:
     text = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
     token = windlass("token", "create", "--scope", "submit,read").stdout.strip()
-    environ = {**CLEAN, "WINDLASS_TOKEN": token, "WINDLASS_URL": (windlass.folder / "data" / "address").read_text()}
+    environ = {**CLEAN, "WINDLASS_TOKEN": token, "WINDLASS_URL": windlass.url}
     said = []
     for program in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         command = [sys.executable, "-W", "error", "-c", program]

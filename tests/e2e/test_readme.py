@@ -1,5 +1,7 @@
-"""What the README and the manual show is run as it stands, on a `windlass up` of its own; only the address differs."""
+"""What the README and the manual show is run as it stands, on a `windlass up` of its own; only the address differs, and where
+a job's id is noted."""
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -7,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.conftest import copied
 from tests.e2e.household import CLEAN, ROOT, Up, up
-from tests.eventually import eventually
 
 ADDRESS = "http://127.0.0.1:8080"
+NOTED = "/tmp/windlass-job.json"  # another run of the tests may be using it
 # Every answer must be a good one.
 STRICT = 'set -euo pipefail\ncurl() { command curl --fail-with-body "$@"; echo; }\n'
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    with up("--app", "examples.hello:app", folder=tmp_path_factory.mktemp("up")) as made:
+def running(prepared: Path, in_memory: Path) -> Iterator[Up]:
+    with copied(prepared, in_memory) as folder, up("--app", "examples.hello:app", folder=folder) as made:
         yield made
 
 
@@ -26,7 +29,7 @@ def blocks(page: str, language: str = "sh") -> list[str]:
 
 
 def pasted(made: Up, *lines: str, cwd: Path = ROOT, strict: str = STRICT) -> str:
-    script = strict + "\n".join(lines).replace(ADDRESS, made.url)
+    script = strict + "\n".join(lines).replace(ADDRESS, made.url).replace(NOTED, str(made.folder / "job.json"))
     done = subprocess.run(
         ["bash", "-c", script], env={**CLEAN, "WINDLASS_DATA_DIR": str(made.folder)},
         cwd=cwd, capture_output=True, text=True, timeout=90, check=False,
@@ -63,21 +66,23 @@ def test_every_call_in_the_manual_of_the_api_works_pasted(running: Up) -> None:
     assert '"code":"unknown_type"' in pasted(running, shown[0], wrong, strict="")
 
 
-def test_the_first_five_minutes_lead_to_a_job_type_of_ones_own(tmp_path: Path) -> None:
+def test_the_first_five_minutes_lead_to_a_job_type_of_ones_own(data_dir: Path, tmp_path: Path) -> None:
     """In a folder with nothing in it but the .venv of this one."""
     folder = tmp_path / "clone"
     folder.mkdir()
     (folder / ".venv").symlink_to(ROOT / ".venv")
     start, first, look, commands, own, again, submit, wrong = blocks("docs/quick-start.md")
     assert (start, again) == ("make up\n", 'make up ARGS="--app tasks:app"\n')
-    with up(folder=tmp_path / "data", cwd=folder) as made:
-        assert '"status":"ready"' in pasted(made, first, cwd=folder)
+    with up(folder=data_dir, cwd=folder) as made:
+        stored = pasted(made, first, cwd=folder)
+        assert '"status":"ready"' in stored
+        made.until(json.loads(stored)["id"], "completed")
         exports = [line for line in first.splitlines() if line.startswith("export")]
-        eventually(lambda: '"result":"olleh"' in pasted(made, *exports, look, cwd=folder), 30)
+        assert '"result":"olleh"' in pasted(made, *exports, look, cwd=folder)
         assert "reverse_string" in pasted(made, commands, cwd=folder)
     with_app = pasted(made, own, cwd=folder)
     assert not with_app
-    with up("--app", "tasks:app", folder=tmp_path / "data", cwd=folder) as made:
+    with up("--app", "tasks:app", folder=data_dir, cwd=folder) as made:
         assert "count_words" in made.report["types"]
         said = pasted(made, submit, wrong, cwd=folder)
         assert '"words": 3' in said or '"words":3' in said

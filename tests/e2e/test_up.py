@@ -1,24 +1,29 @@
 """`windlass up` with everything in it: what it starts, what it keeps, and every way it and its processes may end."""
 
+import asyncio
 import os
-import re
 import signal
 import socket
 import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import httpx2
 import pytest
 
-from tests.e2e.household import CLEAN, ROOT, WINDLASS, Up, gone, up
+from tests.e2e.household import CLEAN, ROOT, WINDLASS, Up, gone, programs, up
 from tests.eventually import eventually
+from windlass.config import StoreConfig
+from windlass.model import Status
+from windlass.store.store import open_store
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    with up("--app", "examples.hello:app", folder=tmp_path_factory.mktemp("up")) as made:
+def running(in_memory: Path) -> Iterator[Up]:
+    """In a new folder, as the first time."""
+    with up("--app", "examples.hello:app", folder=in_memory / "first") as made:
         yield made
 
 
@@ -114,6 +119,12 @@ def test_a_port_that_is_taken_is_one_line_before_anything_is_started(running: Up
     assert not (tmp_path / "other" / "postgres").exists()
 
 
+def test_a_second_one_in_the_same_folder_names_the_first(running: Up) -> None:
+    code, said = refused("--once", "--data-dir", str(running.folder))
+    assert (code, len(said)) == (3, 1)
+    assert str(running.process.pid) in said[0]
+
+
 @pytest.mark.parametrize(
     ("args", "environ", "code", "says"),
     [
@@ -133,11 +144,11 @@ def test_what_cannot_work_is_one_line(
     assert "secret@" not in said[0]
 
 
-def test_an_app_that_cannot_be_imported_ends_it_with_its_name(tmp_path: Path) -> None:
-    code, said = refused("--port", "0", "--app", "nowhere:app", "--data-dir", str(tmp_path))
+def test_an_app_that_cannot_be_imported_ends_it_with_its_name(data_dir: Path) -> None:
+    code, said = refused("--port", "0", "--app", "nowhere:app", "--data-dir", str(data_dir))
     assert code == 2
     assert said[-1] == "windlass: app 'nowhere:app' cannot be imported: ModuleNotFoundError: No module named 'nowhere'"
-    assert not (tmp_path / "address").exists()
+    assert not (data_dir / "address").exists()
 
 
 def test_a_secret_that_was_cut_short_is_not_used(tmp_path: Path) -> None:
@@ -157,40 +168,54 @@ def test_a_secret_that_somebody_else_has_laid_there_is_not_used(tmp_path: Path) 
     assert "auth-secret is not a file of yours" in said[0]
 
 
-def test_the_first_signal_lets_jobs_finish_and_what_is_kept_is_there_again(tmp_path: Path) -> None:
-    with up(folder=tmp_path) as first:
-        assert (tmp_path / "address").read_text().strip() == first.url
-        job = first.submit("default", duration_s=1.5)
-        first.until(job, "running")
-        everyone = first.everyone()
-        first.signal()
-        assert first.ended() == 0
-        assert "running jobs may finish" in first.said
+def test_the_first_signal_lets_jobs_finish_and_a_database_of_your_own_is_used_and_left_running(
+    url: str, tmp_path: Path
+) -> None:
+    with up(folder=tmp_path, WINDLASS_DATABASE_URL=url) as made:
+        assert made.report["data_dir"] is None
+        everyone = made.everyone()
+        assert "postgres" not in programs(everyone)
+        assert (tmp_path / "address").read_text().strip() == made.url
+        job = made.submit("default", duration_s=1.5)
+        made.until(job, "running")
+        made.signal()
+        assert made.ended() == 0
+        assert "running jobs may finish" in made.said
         assert not (tmp_path / "address").exists()
         assert gone(everyone)
-        secret = (tmp_path / "auth-secret").read_text()
-    with up(folder=tmp_path) as again:
-        assert again.job(job)["status"] == "completed"
-        assert (tmp_path / "auth-secret").read_text() == secret
+    assert asyncio.run(_stored(url, job)) is Status.COMPLETED
 
 
-def test_the_second_signal_gives_jobs_back(tmp_path: Path) -> None:
-    with up(folder=tmp_path) as made:
+async def _stored(url: str, job_id: str) -> Status:
+    async with open_store(StoreConfig(database_url=url)) as store:
+        return (await store.views.job(UUID(job_id))).status
+
+
+def test_the_second_signal_gives_jobs_back_and_what_is_kept_is_there_again(data_dir: Path) -> None:
+    with up(folder=data_dir) as made:
+        done = made.submit("add_numbers", a=1, b=1)
+        made.until(done, "completed")
         job = made.submit("default", duration_s=600)
         made.until(job, "running")
         everyone = made.everyone()
+        made.worker.suspend()  # too busy to come to the first signal before the second
         made.signal()
         eventually(lambda: "running jobs may finish" in made.said)
         made.signal()
+        eventually(lambda: "giving running jobs back" in made.said)
+        made.worker.resume()
         assert made.ended() == 0
         assert gone(everyone)
-    with up(folder=tmp_path) as again:
+        secret = (data_dir / "auth-secret").read_text()
+    with up(folder=data_dir) as again:
+        assert (data_dir / "auth-secret").read_text() == secret
+        assert again.job(done)["status"] == "completed"
         found = again.until(job, "running")
         assert (found["attempts"], found["failures"]) == (2, 0)
 
 
-def test_the_third_signal_ends_everything_at_once(tmp_path: Path) -> None:
-    with up(folder=tmp_path) as made:
+def test_the_third_signal_ends_everything_at_once(data_dir: Path) -> None:
+    with up(folder=data_dir) as made:
         made.until(made.submit("cpu_intensive", duration_s=600), "running")
         everyone = made.everyone()
         made.signal()
@@ -203,10 +228,10 @@ def test_the_third_signal_ends_everything_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGHUP, signal.SIGKILL])
-def test_nothing_is_left_however_it_ends(tmp_path: Path, how: signal.Signals) -> None:
-    with up(folder=tmp_path) as made:
+def test_nothing_is_left_however_it_ends(data_dir: Path, how: signal.Signals) -> None:
+    with up(folder=data_dir) as made:
         everyone = made.everyone()
-        assert {"postgres", "python"} <= {re.sub(r"\d.*", "", each.name()) for each in everyone}
+        assert {"postgres", "python"} <= programs(everyone)
         made.signal(how)
         assert made.ended() == (-how if how is signal.SIGKILL else 0)
         eventually(lambda: gone(everyone), 20)
@@ -217,19 +242,10 @@ def test_a_terminal_that_sends_ctrl_c_to_its_group_reaches_only_up_itself(runnin
     assert all(group == pid for pid, group in groups.items())
 
 
-def test_a_database_of_your_own_is_used_and_left_running(url: str, tmp_path: Path) -> None:
-    with up(folder=tmp_path, WINDLASS_DATABASE_URL=url) as made:
-        assert made.report["data_dir"] is None
-        assert not any(each.name() == "postgres" for each in made.everyone())
-        made.until(made.submit("add_numbers", a=1, b=1), "completed")
-        made.signal()
-        assert made.ended() == 0
-
-
-def test_without_auth_nobody_needs_a_token_and_the_demo_submits_a_mix_of_jobs(tmp_path: Path) -> None:
-    with up("--demo", folder=tmp_path, WINDLASS_AUTH="off") as made:
+def test_without_auth_nobody_needs_a_token_and_the_demo_submits_a_mix_of_jobs(data_dir: Path) -> None:
+    with up("--demo", folder=data_dir, WINDLASS_AUTH="off") as made:
         assert made.report["login"] is None
-        assert not (tmp_path / "auth-secret").exists()
+        assert not (data_dir / "auth-secret").exists()
 
         def lively() -> bool:
             stats = httpx2.get(f"{made.url}/v1/stats").json()

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -11,17 +12,19 @@ from windlass.embedded.postgres import EmbeddedPostgres
 
 
 @pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("template")
+def template(in_memory: Path) -> Path:
+    folder = in_memory / "template"
     EmbeddedPostgres(folder).start().stop()
     return folder
 
 
 @pytest.fixture
-def data_dir(template: Path, tmp_path: Path) -> Path:
+def data_dir(template: Path, in_memory: Path) -> Iterator[Path]:
     """A folder with a cluster in it: a warm start costs a tenth of a cold one."""
-    shutil.copytree(template / "pgdata", tmp_path / "data" / "pgdata")
-    return tmp_path / "data"
+    folder = in_memory / f"embedded-{uuid4().hex[:12]}"
+    shutil.copytree(template / "pgdata", folder / "pgdata")
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

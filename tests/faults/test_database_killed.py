@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import UUID, uuid4
 
@@ -130,9 +131,9 @@ class Plant:
 
 
 @pytest.fixture
-async def plant(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plant]:
+async def plant(in_memory: Path) -> AsyncIterator[Plant]:
     # A short path: the socket is then in the folder itself, and in the same place after every start.
-    with EmbeddedPostgres(tmp_path_factory.mktemp("killed")) as server:
+    with EmbeddedPostgres(in_memory / f"killed-{uuid4().hex[:6]}") as server:
         connection = await asyncpg.connect(server.url)
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
             assert await connection.fetchval("select current_setting($1)", setting) == "on"

@@ -12,6 +12,7 @@ import pytest
 from tests.eventually import aeventually
 from tests.faults.ledger import Entry, starts
 from tests.faults.node import Node, node
+from tests.pressure import Stopwatch
 from windlass.clock import steady_s
 from windlass.model import Job, NewJob, Status
 from windlass.store.store import Store
@@ -29,9 +30,10 @@ async def test_jobs_of_a_killed_worker_start_again_within_a_second(url: str, sto
         here.ready(2)
         ids = await _running(store, ledger, 6)
         victim = here.workers[0]
+        watch = Stopwatch()
         lost = await _kill(ledger, [victim])
         assert lost
-        assert max(await _restarts(ledger, lost)) < _slack(1.0)
+        assert max(await _restarts(ledger, lost)) < 1 + watch.waited_s
         await _all_finish(store, ids)
     assert not await _burned(store, ids)
 
@@ -40,12 +42,13 @@ async def test_jobs_of_a_killed_supervisor_start_again_within_two_seconds(url: s
     with ExitStack() as stack:
         doomed = stack.enter_context(node(url, ledger, threads=4))
         doomed.ready()
-        ids = await _running(store, ledger, 4, seconds=5)
+        ids = await _running(store, ledger, 4, seconds=10)  # longer than the other takes to start
         other = stack.enter_context(node(url, ledger, threads=4))
         other.ready()
+        watch = Stopwatch()
         lost = await _kill(ledger, [psutil.Process(doomed.pid)], doomed.workers)
         assert lost == set(ids)
-        assert max(await _restarts(ledger, lost)) < _slack(2.0)
+        assert max(await _restarts(ledger, lost)) < 2 + watch.waited_s
         await _all_finish(store, ids)
     assert not await _burned(store, ids)
 
@@ -62,9 +65,10 @@ async def test_jobs_of_a_dead_machine_start_again_within_the_lease_and_a_second(
         doomed.ready()
         ids = await _running(store, ledger, 10)
         guards = doomed.guards
+        watch = Stopwatch()
         lost = await _kill(ledger, [*guards, psutil.Process(doomed.pid)], doomed.workers)
         assert lost
-        assert max(await _restarts(ledger, lost, timeout_s=15)) < 3 + _slack(1.0)
+        assert max(await _restarts(ledger, lost)) < 3 + 1 + watch.waited_s
         await _all_finish(store, ids)
     assert not await _burned(store, ids)
 
@@ -82,7 +86,7 @@ async def test_what_a_frozen_node_writes_after_its_lease_is_refused(url: str, st
         assert lost
         since_s = steady_s()
         stopped = frozen.freeze()
-        await _restarts(ledger, lost, since_s=since_s, timeout_s=15)
+        await _restarts(ledger, lost, since_s=since_s)
         for one in stopped:
             with suppress(psutil.NoSuchProcess):  # its supervisor, thawed before it, has ended it
                 one.resume()
@@ -98,11 +102,6 @@ async def test_what_a_frozen_node_writes_after_its_lease_is_refused(url: str, st
 # What they share. -------------------------------------------------------------------------------------------------------
 
 
-def _slack(seconds: float) -> float:
-    """The promise is for a machine with a free core; where processes wait for one, they wait longer."""
-    return seconds + (2.0 if psutil.getloadavg()[0] > (psutil.cpu_count() or 1) else 0.0)
-
-
 async def _running(store: Store, ledger: Path, count: int, seconds: float = 2.5) -> list[UUID]:
     """Enqueue, and wait until all have begun."""
     made = await store.intake.enqueue([NewJob("work", {"seconds": seconds})] * count)
@@ -111,7 +110,7 @@ async def _running(store: Store, ledger: Path, count: int, seconds: float = 2.5)
     async def begun() -> bool:
         return len({entry.job_id for entry in starts(ledger)}) >= count
 
-    await aeventually(begun, 20)
+    await aeventually(begun, 40)
     return [one.id for one in made]
 
 
@@ -125,7 +124,7 @@ async def _kill(ledger: Path, victims: Iterable[psutil.Process], workers: Iterab
 
 
 async def _restarts(
-    ledger: Path, lost: set[UUID], *, since_s: float | None = None, timeout_s: float = 10
+    ledger: Path, lost: set[UUID], *, since_s: float | None = None, timeout_s: float = 30
 ) -> list[float]:
     """How long after now each of these jobs was started again."""
     now_s = steady_s() if since_s is None else since_s

@@ -108,9 +108,9 @@ async def test_an_unknown_user_costs_the_time_of_a_known_one(checks: Passwords) 
     stored = await checks.hashed("correct horse")
     taken: dict[str | None, list[float]] = {stored: [], None: []}
     for who in [stored, None] * 12:
-        began_s = time.perf_counter()
+        began_s = time.process_time()  # what others do on this machine counts for neither
         await checks.match(who, "wrong")
-        taken[who].append(time.perf_counter() - began_s)
+        taken[who].append(time.process_time() - began_s)
     known_s, unknown_s = (statistics.median(each) for each in taken.values())
     assert 0.5 < unknown_s / known_s < 2
 
