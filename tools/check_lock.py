@@ -42,6 +42,7 @@ def required() -> Iterator[Requirement]:
         project["build-system"]["requires"],
         project["project"]["dependencies"],
         project["project"]["optional-dependencies"]["embedded"],
+        project["project"]["optional-dependencies"]["redis"],
         project["dependency-groups"]["dev"],
     ]
     return (Requirement(line) for group in groups for line in group)

@@ -6,14 +6,14 @@ and no driver imported, before the first call that needs the database.
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
-from windlass.config import StoreConfig, load
+from windlass.config import Config, RedisConfig, StoreConfig, load
 from windlass.errors import InvalidId, Misconfigured
 from windlass.model import NewJob, RetryPolicy, TooWide, check_text, type_name_max
 from windlass.sdk.calls import Call, Handle, JobOptions, handles, listed, with_options
@@ -135,10 +135,10 @@ class App:
         """Lend a store to the calls of the running loop and, from other threads, to blocking ones: a worker's own."""
         self._link.attach(intake, views)
 
-    def use(self, config: StoreConfig) -> None:
+    def use(self, config: Config) -> None:
         """Enqueue to this store from now on, whichever this App was made with: a worker's handlers enqueue to where
         their own jobs came from, in processes of isolated jobs and on loops of their own as well."""
-        self._wiring.config = config
+        self._wiring.store, self._wiring.redis = config.store, config.redis
 
     def detach(self) -> None:
         self._link.detach()
@@ -184,8 +184,9 @@ class AppJob(JobType, Generic[P, R]):
 class _Wiring:
     """The store and the bus behind an App's calls. Imported with the first call: the driver costs 50 ms."""
 
-    def __init__(self, config: StoreConfig | None) -> None:
-        self.config = config
+    def __init__(self, store: StoreConfig | None) -> None:
+        self.store = store
+        self.redis = RedisConfig()
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Opened]:
@@ -193,13 +194,20 @@ class _Wiring:
         from windlass.bus.waking import Waking  # noqa: PLC0415
         from windlass.store.store import open_store  # noqa: PLC0415
 
-        config = self.config or load(os.environ, read=lambda path: Path(path).read_text(encoding="utf-8")).store
-        async with open_store(replace(config, pool_min=0)) as store:
-            waker = PostgresWaker(store.hints)
-            try:
-                yield Opened(Waking(store.intake, waker, store.hints), store.views)
-            finally:
-                await waker.aclose()
+        config, redis = self.store, self.redis
+        if config is None:
+            loaded = load(os.environ, read=lambda path: Path(path).read_text(encoding="utf-8"))
+            config, redis = loaded.store, loaded.redis
+        async with AsyncExitStack() as stack:
+            store = await stack.enter_async_context(open_store(replace(config, pool_min=0)))
+            hints = store.hints
+            if redis.redis_url is not None:
+                from windlass.bus.redis.popping import open_pusher  # noqa: PLC0415
+
+                hints = hints.through(await stack.enter_async_context(open_pusher(redis)))
+            waker = PostgresWaker(hints)
+            stack.push_async_callback(waker.aclose)
+            yield Opened(Waking(store.intake, waker, hints), store.views)
 
     @staticmethod
     def is_async(connection: Any) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -176,7 +176,7 @@ async def test_nobody_waits_for_a_rouser_that_has_not_committed(rig: Rig, sql: C
     await ears.to(channel(first.id))
     async with asyncio.timeout(5), sql.transaction():
         await sql.execute("set local lock_timeout = '1s'")
-        taken = await sql.fetch(rig.store.postgres.sql["rouse"], json.dumps([ONE._asdict()]), 64)
+        taken = await sql.fetch(rig.store.postgres.sql["rouse"], json.dumps([ONE._asdict()]), 64, False)
         assert [row["woken"] for row in taken] == [[first.id]]
         await rest(rig.store, first)
         await rig.store.hints.leave(first.id)
@@ -289,3 +289,29 @@ async def test_the_supervisors_of_running_jobs_are_nudged_once_each(rig: Rig, ea
     await ears.to(channel(supervisor))
     assert await rig.store.hints.nudge([*running, ready, alone]) == {supervisor}
     assert await ears.all_heard() == [(channel(supervisor), "cancel")]
+
+
+# Through Redis. -------------------------------------------------------------------------------------------------------
+
+
+class Pushed(list[UUID]):
+    """Who was told; what carries it is shown in tests/worker/test_popping.py."""
+
+    async def push(self, worker_ids: Sequence[UUID]) -> None:
+        self += worker_ids
+
+
+async def test_who_pops_is_left_to_the_pusher_and_who_listens_is_notified(rig: Rig, ears: Ears) -> None:
+    pushed = Pushed()
+    popping, listening = await rig.worker(), await rig.worker()
+    await ears.to(channel(popping.id), channel(listening.id))
+    by = {popping.id: rig.store.hints.through(pushed, lambda: True), listening.id: rig.store.hints}
+    for worker in (popping, listening):
+        await by[worker.id].rest(worker.id, queues=worker.queues, types=worker.types, free=1)
+    hints = rig.store.hints.through(pushed)
+    assert await hints.rouse([ONE._replace(count=2)]) == [popping.id, listening.id]
+    assert pushed == [popping.id]
+    assert await ears.all_heard() == [(channel(listening.id), "")]
+    await by[popping.id].rest(popping.id, queues=popping.queues, types=popping.types, free=1)
+    await hints.call_all()
+    assert pushed == [popping.id] * 2

@@ -1,5 +1,6 @@
 """The job that a wake-up has named is claimed alone, by the same rules as any other; if it cannot be, the claim is as usual."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, cast
 
@@ -87,13 +88,15 @@ async def test_a_named_job_that_may_not_be_taken_is_left_to_the_usual_claim(
         await store.upkeep.reserve([Reservation(worker.id, wide, 4)], ttl_s=60)
     elif bad == "old":
         await sql.execute("update windlass.ready set ready_at = now() - interval '1 s' where job_id = $1", named)
+    elif bad == "crashed":  # the usual claim counts how often
+        await sql.execute("update windlass.ready set crashed_at = array[now()] where job_id = $1", named)
     elif bad == "gone":
         await store.intake.cancel(named)
     elif bad == "draining":
         await store.upkeep.drain([worker.id])
     leases, sent = await claiming(worker, named=named, **({"budget": 2} if bad == "beyond the budget" else {}))
     assert sent == ["claim_named", "claim"]
-    expected = {"reserved": lambda: [wide], "old": lambda: [named]}
+    expected = {"reserved": lambda: [wide], "old": lambda: [named], "crashed": lambda: [named]}
     assert [lease.job_id for lease in leases] == expected.get(bad, list)()
 
 
@@ -105,6 +108,14 @@ async def test_a_named_job_is_counted_as_running_and_settled_by_its_token(rig: R
     assert await store.views.counts() == {("default", "echo", Status.RUNNING): 1}
     assert (await worker.settle(lease, Completed())).of(named) is Settled.ACCEPTED
     assert not await worker.claim(named=named)
+
+
+async def test_a_named_job_that_somebody_has_locked_is_not_waited_for(rig: Rig, sql: Sql) -> None:
+    worker = await rig.worker()
+    (named,) = await rig.enqueue()
+    async with sql.transaction():
+        await sql.execute("select from windlass.ready for update")
+        assert await asyncio.wait_for(worker.claim(named=named), 10) == []
 
 
 async def test_of_two_who_were_told_of_one_job_one_gets_it(rig: Rig) -> None:

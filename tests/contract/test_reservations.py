@@ -161,7 +161,7 @@ async def test_rooms_tell_of_the_living_how_full_they_are_and_how_far_back_they_
     await store.upkeep.bury([dead.id], "left")
     await sql.execute("update windlass.worker set lost_threads = 2 where id = $1", busy.id)
     await sql.execute(
-        "insert into windlass.idle values ($1, '2020-01-01 00:00:00+00', 8, '{default}', '{echo}')", fresh.id
+        "insert into windlass.idle values ($1, '2020-01-01 00:00:00+00', 8, '{default}', '{echo}', false)", fresh.id
     )
     rooms = {room.worker_id: room for room in await store.upkeep.rooms()}
     assert set(rooms) == {fresh.id, busy.id, drains.id}

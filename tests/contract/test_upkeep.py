@@ -231,7 +231,7 @@ async def test_steps_go_a_day_after_their_job_has_finished_and_stay_while_it_has
 async def test_what_dead_workers_said_of_their_idleness_is_removed(rig: Rig, store: Store, sql: Sql) -> None:
     living, lapsed, unknown = (await rig.worker()).id, (await rig.worker()).id, uuid4()
     for worker_id in (living, lapsed, unknown):
-        await sql.execute("insert into windlass.idle values ($1, now(), 8, '{default}', '{echo}')", worker_id)
+        await sql.execute("insert into windlass.idle values ($1, now(), 8, '{default}', '{echo}', false)", worker_id)
     await sql.execute("update windlass.worker set lease_until = now() where id = $1", lapsed)
     assert await store.upkeep.forget_idle() == {lapsed, unknown}
     assert await store.upkeep.forget_idle() == set()

@@ -13,7 +13,7 @@ import psutil
 from tests.eventually import aeventually
 from tests.factory import reached
 from windlass.bus.postgres import Listener, PostgresWaker
-from windlass.config import Config, LeaseConfig, StoreConfig, WorkerConfig
+from windlass.config import Config, LeaseConfig, RedisConfig, StoreConfig, WorkerConfig
 from windlass.model import Job, NewJob, Status, Worker
 from windlass.store.protocol import Upkeep, channel
 from windlass.store.store import Store, open_store
@@ -105,10 +105,11 @@ async def supervised(
     *,
     app: str = APP,
     lease: LeaseConfig = LEASE,
+    redis: RedisConfig | None = None,
     upkeep: Callable[[Store], Upkeep] = lambda store: store.upkeep,
     **over: Any,
 ) -> AsyncIterator[Supervised]:
-    settings = Config(store=config, lease=lease, worker=replace(SOON, **over))
+    settings = Config(store=config, redis=redis or RedisConfig(), lease=lease, worker=replace(SOON, **over))
     crew = Crew(settings, app, "test", uuid4())
     signals = Signals()
     async with open_store(config) as store:

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from windlass.config import Config, LeaseConfig, StoreConfig, WorkerConfig
+from windlass.config import Config, LeaseConfig, RedisConfig, StoreConfig, WorkerConfig
 from windlass.worker.control import Control, config_heard, config_said
 
 
@@ -62,6 +62,7 @@ async def test_what_is_not_read_does_not_pile_up_for_ever() -> None:
 def test_a_configuration_travels_unchanged() -> None:
     config = Config(
         store=StoreConfig(database_url="postgresql://u:secret@/d"),
+        redis=RedisConfig(redis_url="redis://:secret@r"),
         lease=LeaseConfig(lease_ttl_s=6),
         worker=replace(WorkerConfig(), queues="a,b=3"),
     )

@@ -24,11 +24,13 @@ from windlass.api.gate import Gate
 from windlass.api.gathering import Gathering
 from windlass.api.limits import Cors, Gone, Hosts, Room, check_once, read_body
 from windlass.api.parts import Parts
+from windlass.api.places import Places
 from windlass.api.problems import is_of_the_database, problem
 from windlass.api.reading import BodyReader, query_reader
 from windlass.api.routes import Routes
 from windlass.api.table import table
 from windlass.auth.tokens import ANONYMOUS
+from windlass.bus.protocol import Shortcuts
 from windlass.config import Config
 from windlass.errors import Unavailable, WindlassError
 from windlass.store.protocol import Accounts, Intake, Views
@@ -45,12 +47,15 @@ _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def opened(intake: Intake, views: Views, accounts: Accounts, config: Config) -> AsyncIterator[Parts]:
-    """Everything handlers reach, while the block lasts. `intake` is one that wakes workers."""
+async def opened(
+    intake: Intake, views: Views, accounts: Accounts, config: Config, shortcuts: Shortcuts | None = None
+) -> AsyncIterator[Parts]:
+    """Everything handlers reach, while the block lasts. `intake` is one that wakes workers, and takes the shortcuts."""
     async with AsyncExitStack() as stack:
         access_log = AccessLog()
         stack.callback(access_log.write)
         gathering = await stack.enter_async_context(Gathering(intake))
+        places = await stack.enter_async_context(Places(views))
         gate = await stack.enter_async_context(Gate(config, accounts))
         events = await stack.enter_async_context(Events(views, config))
         yield Parts(
@@ -62,7 +67,9 @@ async def opened(intake: Intake, views: Views, accounts: Accounts, config: Confi
             gate=gate,
             events=events,
             gathering=gathering,
+            places=places,
             access=access_log,
+            shortcuts=shortcuts or Shortcuts(),
         )
 
 

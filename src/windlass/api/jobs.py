@@ -11,8 +11,9 @@ from windlass.api.aside import attempt_chars, chars_of, shown_aside
 from windlass.api.endpoint import Answer, Call, Endpoint
 from windlass.api.job_shapes import attempt_told, explanation_told, job_told, log_told, page_told, query_of
 from windlass.api.submitting import submit, submit_many
+from windlass.clock import steady_s
 from windlass.errors import InvalidField, InvalidJob
-from windlass.model import Attempt, Enqueued, Status, key_max
+from windlass.model import FINISHED, Attempt, Enqueued, Status, key_max
 from windlass.wire import (
     Asked,
     Attempts,
@@ -106,8 +107,20 @@ def next_link(call: Call, cursor: str | None) -> Mapping[str, str]:
 
 
 async def show_job(call: Call) -> Answer:
-    job = await call.parts.views.job(call.id)
-    return tagged(call, await shown_aside(lambda: encode(job_told(job, whole=True)), chars_of([job])))
+    kept = call.parts.shortcuts.jobs
+    shown = None if _wants_it_fresh(call) else await kept.look(call.id)
+    if shown is None:
+        read_s = steady_s()
+        job = await call.parts.views.job(call.id)
+        shown = await shown_aside(lambda: encode(job_told(job, whole=True)), chars_of([job]))
+        if job.status not in FINISHED:
+            kept.keep(job.id, shown, read_s=read_s)
+    return tagged(call, shown)
+
+
+def _wants_it_fresh(call: Call) -> bool:
+    asked = call.headers.get(b"cache-control", b"").lower()
+    return b"no-cache" in asked or b"no-store" in asked or b"max-age=0" in asked
 
 
 def tagged(call: Call, body: bytes) -> Answer:
@@ -201,7 +214,10 @@ endpoints: Final = [
         tag=_TAG,
         answers={200: Job, 304: None},
         problems=(404,),
-        takes={"If-None-Match": "an ETag: 304 if the job is still as it was then"},
+        takes={
+            "If-None-Match": "an ETag: 304 if the job is still as it was then",
+            "Cache-Control": "no-cache: as it is now, also where unfinished jobs may be shown as they were a moment ago",
+        },
         gives={"ETag": "names this state of the job"},
     ),
     Endpoint(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from windlass.bus.protocol import Shortcuts
 from windlass.config import Config
 from windlass.store.protocol import Intake, Views
 
@@ -12,13 +13,16 @@ if TYPE_CHECKING:  # these import the table of endpoints, whose calls carry the 
     from windlass.api.events import Events
     from windlass.api.gate import Gate
     from windlass.api.gathering import Gathering
+    from windlass.api.places import Places
     from windlass.store.protocol import Accounts
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """`intake` wakes workers for what it stores. `gate` says who calls; `events` feeds the streams; `catalogue` knows the
-    declared types; `gathering` stores single submissions that are in flight together in one transaction."""
+    declared types; `gathering` stores single submissions that are in flight together in one transaction, and
+    `places` finds out together where the jobs are that were there before. `shortcuts`: past PostgreSQL, where there are
+    some; `intake` uses them already."""
 
     config: Config
     intake: Intake
@@ -28,4 +32,6 @@ class Parts:
     gate: "Gate"
     events: "Events"
     gathering: "Gathering"
+    places: "Places"
     access: "AccessLog"
+    shortcuts: Shortcuts

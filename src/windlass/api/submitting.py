@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
-from uuid import UUID
 
 from windlass.api.parts import Parts
 from windlass.errors import IdTaken, InvalidJob, KeyBusy, KeyReused, RequestError
@@ -26,9 +25,19 @@ async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> tupl
         check_new_job(job)
         encode(job.payload, bytes_max=bytes_max)
     stored = await parts.gathering.submit(job)
-    if stored.duplicate:
-        return stored, await _place(parts, stored.id)
-    return stored, Status.SCHEDULED if job.is_later(datetime.now(UTC)) else Status.READY
+    if not stored.duplicate:
+        return stored, _first_place(job)
+    place = await parts.places.find(stored.id)
+    if place is None and job.idempotency_key is not None:
+        # A job stays as long as its key. Whoever remembers this one remembers what PostgreSQL has lost: let that decide.
+        parts.shortcuts.keys.forget([job.idempotency_key])
+        stored = await parts.gathering.submit(job)
+        place = await parts.places.find(stored.id) if stored.duplicate else _first_place(job)
+    return stored, place or Status.COMPLETED  # one that was there under its id, and is gone, has finished
+
+
+def _first_place(job: NewJob) -> Status:
+    return Status.SCHEDULED if job.is_later(datetime.now(UTC)) else Status.READY
 
 
 def _is_harmless(asked: Submission, raw: bytes, bytes_max: int) -> bool:
@@ -93,11 +102,6 @@ def new_job(asked: Submission, declared: Declared | None) -> NewJob:
 def _unsaid(asked: Submission) -> frozenset[str]:
     """What a repetition leaves to its type again, whatever that declares by then."""
     return frozenset(name for name in declarable if getattr(asked, name) in (None, []))
-
-
-async def _place(parts: Parts, job_id: UUID) -> Status:
-    """Where a job is that was there before. One that is gone since has finished."""
-    return (await parts.views.places([job_id])).get(job_id, Status.COMPLETED)
 
 
 # Which of many. -----------------------------------------------------------------------------------------------------

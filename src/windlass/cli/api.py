@@ -13,12 +13,15 @@ import typer
 from windlass import telemetry
 from windlass.auth.gate import check_start
 from windlass.bus.postgres import PostgresWaker
+from windlass.bus.protocol import Shortcuts
+from windlass.bus.remembering import Remembering
 from windlass.bus.waking import Waking
 from windlass.cli.listening import listening
 from windlass.cli.wiring import run, settings
 from windlass.cli.worker import Under
 from windlass.config import Config
-from windlass.store.store import open_store
+from windlass.store.protocol import Hints
+from windlass.store.store import Store, open_store
 from windlass.worker.loops import cancelled, first
 from windlass.worker.parentage import die_with
 from windlass.worker.signals import Interrupted, Signals
@@ -67,10 +70,11 @@ async def serve(config: Config, door: socket.socket) -> int:
             looking = await signals.unless_signalled(stack.enter_async_context(open_store(looks)))
         except Interrupted:
             return 0
-        waker = PostgresWaker(store.hints)
+        shortcuts, hints = await _shortcuts(config, store, stack)
+        waker = PostgresWaker(hints)
         stack.push_async_callback(waker.aclose)
-        intake = Waking(store.intake, waker, store.hints)
-        parts = await stack.enter_async_context(opened(intake, looking.views, store.accounts, config))
+        intake = Remembering(Waking(store.intake, waker, hints), shortcuts, bytes_max=config.store.payload_bytes_max)
+        parts = await stack.enter_async_context(opened(intake, looking.views, store.accounts, config, shortcuts))
         server = Server(build(parts), parts, door)
         hurrying = asyncio.create_task(_hurry(server, signals))
         stack.push_async_callback(cancelled, hurrying)
@@ -81,6 +85,18 @@ async def serve(config: Config, door: socket.socket) -> int:
             _log.info("the API listens on %s", server.url)
             await first(signals.reached(1), server.ended())
         return int(not signals.stage)
+
+
+async def _shortcuts(config: Config, store: Store, stack: AsyncExitStack) -> tuple[Shortcuts, Hints]:
+    """Those through Redis, if there is to be one; and hints that go the same way where they must."""
+    if config.redis.redis_url is None:
+        return Shortcuts(), store.hints
+    from windlass.bus.redis.opening import open_link, open_shortcuts  # noqa: PLC0415 - else nobody needs the driver
+    from windlass.bus.redis.popping import RedisPusher  # noqa: PLC0415 - else nobody needs the driver
+
+    link = await stack.enter_async_context(open_link(config.redis))
+    shortcuts = await stack.enter_async_context(open_shortcuts(config.redis, link, store))
+    return shortcuts, store.hints.through(RedisPusher(link))
 
 
 async def _hurry(server: "Server", signals: Signals) -> None:

@@ -86,7 +86,12 @@ async def serve(config: Config, apps: str, name: str) -> int:
             leaders = await signals.unless_signalled(stack.enter_async_context(open_store(chores)))
         except Interrupted:
             return 0
-        waker = PostgresWaker(store.hints)
+        hints = store.hints
+        if config.redis.redis_url is not None:
+            from windlass.bus.redis.popping import open_pusher  # noqa: PLC0415 - else nobody needs the driver
+
+            hints = hints.through(await stack.enter_async_context(open_pusher(config.redis)))
+        waker = PostgresWaker(hints)
         stack.push_async_callback(waker.aclose)
         return await supervise(
             crew,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple, get_args
 from urllib.parse import urlsplit
 
+from windlass.config.redis_url import parse_redis_url
 from windlass.config.roles import (
     ApiConfig,
     AuthConfig,
@@ -19,6 +20,7 @@ from windlass.config.roles import (
     JobsConfig,
     LeaseConfig,
     PlacementConfig,
+    RedisConfig,
     StoreConfig,
     WorkerConfig,
 )
@@ -33,6 +35,7 @@ __all__ = [
     "JobsConfig",
     "LeaseConfig",
     "PlacementConfig",
+    "RedisConfig",
     "Report",
     "Setting",
     "StoreConfig",
@@ -61,6 +64,7 @@ class Config:
     """All settings by role. `unknown` are WINDLASS_ variables that set nothing."""
 
     store: StoreConfig = field(default_factory=StoreConfig)
+    redis: RedisConfig = field(default_factory=RedisConfig)
     lease: LeaseConfig = field(default_factory=LeaseConfig)
     placement: PlacementConfig = field(default_factory=PlacementConfig)
     worker: WorkerConfig = field(default_factory=WorkerConfig)
@@ -88,6 +92,7 @@ class Setting(NamedTuple):
 
 _ROLES: Final[Mapping[str, type]] = {
     "store": StoreConfig,
+    "redis": RedisConfig,
     "lease": LeaseConfig,
     "placement": PlacementConfig,
     "worker": WorkerConfig,
@@ -194,6 +199,11 @@ def _problems(config: Config) -> Iterator[str]:
             elif rule.unit.startswith("postgresql://") and value is not None and (problem := _url_problem(value)):
                 also = " (or DATABASE_URL)" if each.name == "database_url" else ""
                 yield f"{variable(each.name)}{also}: {problem}"
+    if config.redis.redis_url is not None:
+        try:
+            parse_redis_url(config.redis.redis_url)
+        except ValueError as error:
+            yield f"{variable('redis_url')}: {error}"
     try:
         queue_weights(config.worker.queues)
     except ValueError as problem:

@@ -74,6 +74,28 @@ class StoreConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class RedisConfig:
+    """Redis or Valkey, if there is one: it makes some things faster, and nothing right or wrong."""
+
+    redis_url: str | None = setting(
+        None,
+        "a Redis or Valkey that makes some things faster; also unix://, redis+sentinel://, redis+cluster://; not set: none",
+        unit="redis:// URL",
+        secret=True,
+    )
+    redis_timeout_s: float = setting(
+        0.05, "an answer of Redis is waited for at most, then done without", unit="s", least=0.001, most=5
+    )
+    job_cache_s: float = setting(
+        0.5,
+        "`GET /v1/jobs/{id}` of an unfinished job may be this old, from Redis; 0: never",
+        unit="s",
+        least=0,
+        most=60,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseConfig:
     """How soon the dead are noticed."""
 

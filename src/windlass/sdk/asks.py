@@ -4,7 +4,7 @@ Nothing is sent here. The blocking and the async client share these, and so say 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
@@ -55,7 +55,8 @@ class Audit(wire.Audit):
 
 @dataclass(frozen=True, slots=True)
 class Ask(Generic[T]):
-    """`repeatable`: sent twice it does what it does sent once, so a lost answer is no reason to give up."""
+    """`repeatable`: sent twice it does what it does sent once, so a lost answer is no reason to give up. `fresh`: an answer
+    that is a moment old will not do."""
 
     method: str
     path: str
@@ -65,6 +66,7 @@ class Ask(Generic[T]):
     media: str = "application/json"
     repeatable: bool = False
     about: Mapping[str, Any] = field(default_factory=dict)
+    fresh: bool = False
 
 
 class Options(TypedDict, total=False):
@@ -137,8 +139,8 @@ def line(job: wire.Submission) -> bytes:
 # Look. --------------------------------------------------------------------------------------------------------------
 
 
-def job(job_id: UUID) -> Ask[Job]:
-    return _of(job_id, "", Job)
+def job(job_id: UUID, *, fresh: bool = False) -> Ask[Job]:
+    return replace(_of(job_id, "", Job), fresh=fresh)
 
 
 def jobs(filters: Filters, *, limit: int, cursor: str | None = None) -> Ask[Jobs]:

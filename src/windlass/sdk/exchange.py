@@ -117,6 +117,7 @@ class Exchange:
 
     async def _once(self, ask: Ask[T], token: str | None, limit_s: float) -> T:
         headers = _bearer(token) | ({"Content-Type": ask.media} if ask.body is not None else {})
+        headers |= {"Cache-Control": "no-cache"} if ask.fresh else {}
         timeout = httpx2.Timeout(limit_s, connect=_CONNECT_S, read=limit_s / 2 if ask.repeatable else limit_s)
         try:
             answer = await self._client().request(

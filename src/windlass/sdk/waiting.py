@@ -36,7 +36,7 @@ async def finished(exchange: Exchange, job_id: UUID, timeout_s: float | None) ->
     while True:
         # An API that does not answer must not make the wait longer than was said.
         look_s = max(_LAST_LOOK_S, ends_s - steady_s())
-        job = await exchange.ask(asks.job(job_id), min(look_s, exchange.timeout_s))
+        job = await exchange.ask(asks.job(job_id, fresh=True), min(look_s, exchange.timeout_s))
         if job.status in _ENDS:
             return job
         now_s = steady_s()

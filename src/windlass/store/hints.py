@@ -6,14 +6,14 @@ second sees the other, so a job is never overlooked for longer than it takes a h
 
 import asyncio
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 from windlass.model import Want
 from windlass.store.foreign import adapted
 from windlass.store.postgres import Postgres
-from windlass.store.protocol import broadcast_channel
+from windlass.store.protocol import Pusher, broadcast_channel
 
 _PAGE: Final = 64  # workers woken by one statement
 _PAGES: Final = 16
@@ -22,15 +22,24 @@ _COUNT_MAX: Final = 100_000  # jobs of one want: far more than 1,024 workers can
 
 
 class Hints:
-    def __init__(self, postgres: Postgres) -> None:
+    def __init__(
+        self, postgres: Postgres, pusher: Pusher | None = None, pops: Callable[[], bool] = lambda: False
+    ) -> None:
         self._postgres = postgres
+        self._pusher = pusher
+        self._pops = pops
         self._all_busy = False
+
+    def through(self, pusher: Pusher, pops: Callable[[], bool] = lambda: False) -> "Hints":
+        """The same, and workers that do not hear notifications are told through `pusher`. `pops`: whether that must be said
+        of those who rest by these hints."""
+        return Hints(self._postgres, pusher, pops)
 
     async def rest(
         self, worker_id: UUID, *, queues: Sequence[str], types: Sequence[str], free: int, worked: bool = False
     ) -> None:
         """Stand in line to be woken. Then claim once more: what was committed before this is woken for by nobody."""
-        await self._postgres.fetch("rest", worker_id, free, list(queues), list(types), worked)
+        await self._postgres.fetch("rest", worker_id, free, list(queues), list(types), worked, self._pops())
 
     async def leave(self, worker_id: UUID) -> None:
         await self._postgres.fetch("leave", worker_id)
@@ -40,17 +49,20 @@ class Hints:
         left = [want._replace(count=min(want.count, _COUNT_MAX)) for want in wants if want.count > 0]
         woken: list[UUID] = []
         if len(left) == 1 and left[0].count == 1 and not self._all_busy:
-            row = await self._postgres.fetchrow("rouse_one", *left[0][:3])
+            row = await self._postgres.fetchrow("rouse_one", *left[0][:3], self._pusher is not None)
             if row is not None:
+                await self._push([row["worker_id"]] if row["pops"] else [])
                 return [row["worker_id"]]
         for _ in range(_PAGES):
             if not left or not await self._anyone_idle():
                 break
-            row = await self._postgres.fetchrow("rouse", json.dumps([want._asdict() for want in left]), _PAGE)
+            asked = json.dumps([want._asdict() for want in left])
+            row = await self._postgres.fetchrow("rouse", asked, _PAGE, self._pusher is not None)
             self._all_busy = row is None or not (row["found"] or row["passed"])
             if row is None or self._all_busy:
                 break
             woken += row["woken"]
+            await self._push(row["popping"])
             left = [want._replace(count=n) for want, n in zip(left, row["short"], strict=True) if n > 0]
             if left and not row["found"]:
                 await asyncio.sleep(_BESIDE_S)  # another rouser has locked them all, perhaps more than it will take
@@ -64,10 +76,16 @@ class Hints:
         return not self._all_busy
 
     async def call_all(self, *, connection: Any = None) -> None:
-        """Wake every worker that listens; with `connection`, when the caller's transaction commits."""
+        """Wake every worker that listens or pops; with `connection`, those that listen, when the caller's transaction commits."""
         if connection is not None:
             connection = await adapted(connection)
         await self._postgres.fetch("call_all", broadcast_channel(self._postgres.config.schema), connection=connection)
+        if self._pusher is not None and connection is None:
+            await self._push([row["worker_id"] for row in await self._postgres.fetch("popping", _PAGE * _PAGES)])
+
+    async def _push(self, worker_ids: Sequence[UUID]) -> None:
+        if worker_ids and self._pusher is not None:  # else they find it by polling
+            await self._pusher.push(worker_ids)
 
     async def nudge(self, job_ids: Collection[UUID]) -> set[UUID]:
         """Tell the supervisors of those who run these jobs to look for cancel requests; returns which."""

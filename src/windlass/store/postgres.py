@@ -57,10 +57,25 @@ _UNKNOWN_SETTING: Final = (
 _REFUSED: Final = ("3D", "28", "42501")
 
 
+class Losses:
+    """Counts the connections that ended, whoever ended them: the server behind the next one may be another."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def watch(self, connection: Connection) -> None:
+        connection.add_termination_listener(self._lose)
+
+    def _lose(self, _connection: Any) -> None:
+        self.count += 1
+
+
 class Postgres:
     """A pool and the statements of one schema. Open it with `async with open_postgres(config)`."""
 
-    def __init__(self, pool: "asyncpg.Pool[asyncpg.Record]", config: StoreConfig) -> None:
+    def __init__(
+        self, pool: "asyncpg.Pool[asyncpg.Record]", config: StoreConfig, losses: "Losses | None" = None
+    ) -> None:
         self._pool = pool
         self.config = config
         self.sql = statements(config.schema)
@@ -68,6 +83,12 @@ class Postgres:
         self._waiting = 0
         self._giving: set[asyncio.Task[None]] = set()
         self._database_minus_local_s = 0.0
+        self._losses = losses or Losses()
+
+    @property
+    def losses(self) -> int:
+        """How many connections have ended so far."""
+        return self._losses.count
 
     async def fetch(self, name: str, *args: Any, connection: Connection | None = None) -> list[asyncpg.Record]:
         """Run one named statement, giving way and trying again where that is safe."""
@@ -191,8 +212,9 @@ class Postgres:
 
 @asynccontextmanager
 async def open_postgres(config: StoreConfig) -> AsyncIterator[Postgres]:
-    pool = await _open_pool(config)
-    postgres = Postgres(pool, config)
+    losses = Losses()
+    pool = await _open_pool(config, losses)
+    postgres = Postgres(pool, config, losses)
     try:
         await postgres.synchronise()
         yield postgres
@@ -217,7 +239,7 @@ async def connect(
         )
 
 
-async def _open_pool(config: StoreConfig) -> "asyncpg.Pool[asyncpg.Record]":
+async def _open_pool(config: StoreConfig, losses: Losses) -> "asyncpg.Pool[asyncpg.Record]":
     with _reachable():
         return await asyncpg.create_pool(
             _url(config),
@@ -226,6 +248,7 @@ async def _open_pool(config: StoreConfig) -> "asyncpg.Pool[asyncpg.Record]":
             command_timeout=config.statement_timeout_s,
             statement_cache_size=config.statement_cache_size,
             connect=_dial,
+            init=losses.watch,
             reset=_keep,
             server_settings=_server_settings(pooled=config.direct_url is not None),
         )

@@ -20,6 +20,7 @@ _OLDEST_MS: Final = 24 * 3600 * 1000
 _NEWEST_MS: Final = 5 * 60 * 1000
 page_max: Final = 5_000
 _PAGE_CHARS: Final = 16_000_000
+_NOBODY: Final = UUID(int=0)
 _SAME: Final = (
     "type",
     "name",
@@ -114,6 +115,13 @@ def fingerprint(row: Row) -> bytes:
     chosen = [None if name in row.inherited else getattr(row, name) for name in (*_SAME, "tags")]
     body = json.dumps([*chosen, payload, due_s, row.delay_s])
     return hashlib.sha256(body.encode()).digest()
+
+
+def fingerprint_of(job: NewJob, *, bytes_max: int) -> bytes:
+    """The same for a submission that has no row yet. Raises what storing it would raise."""
+    check_new_job(job)
+    head, tail = _around_payload(job)
+    return fingerprint(Row._make((_NOBODY, *head, encode(job.payload, bytes_max=bytes_max), *tail)))
 
 
 def is_same(row: Row, stored: Record) -> bool:

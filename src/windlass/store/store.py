@@ -9,6 +9,7 @@ from windlass.store import migrate
 from windlass.store.accounts import Accounts
 from windlass.store.claims import Claims
 from windlass.store.hints import Hints
+from windlass.store.identity import Identities
 from windlass.store.intake import Intake
 from windlass.store.postgres import Postgres, open_postgres
 from windlass.store.upkeep import Upkeep
@@ -25,6 +26,7 @@ class Store:
     views: Views
     hints: Hints
     accounts: Accounts
+    identities: Identities
 
     def claims(self) -> Claims:
         """A worker's own slice: it remembers where that worker looks."""
@@ -41,4 +43,12 @@ async def open_store(config: StoreConfig) -> AsyncIterator[Store]:
 
 
 def slices(postgres: Postgres) -> Store:
-    return Store(postgres, Intake(postgres), Upkeep(postgres), Views(postgres), Hints(postgres), Accounts(postgres))
+    return Store(
+        postgres,
+        Intake(postgres),
+        Upkeep(postgres),
+        Views(postgres),
+        Hints(postgres),
+        Accounts(postgres),
+        Identities(postgres),
+    )

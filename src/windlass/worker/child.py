@@ -105,7 +105,7 @@ def load(start: Start) -> Loaded:
         raise
     # Once more: the import may have thrown our handlers out.
     telemetry.configure(config.worker.log_level, config.worker.log_format, worker=start.worker)
-    app.use(config.store)  # what handlers enqueue goes where their own job came from
+    app.use(config)  # what handlers enqueue goes where their own job came from
     return Loaded(config, app.types)
 
 

@@ -25,7 +25,7 @@ from dataclasses import asdict
 from typing import Any, Final
 from uuid import UUID
 
-from windlass.config import Config, LeaseConfig, PlacementConfig, StoreConfig, WorkerConfig
+from windlass.config import Config, LeaseConfig, PlacementConfig, RedisConfig, StoreConfig, WorkerConfig
 
 # Neither side may make the other hold more than this: a line with thousands of types fits many times over.
 _LINE_BYTES_MAX: Final = 4 * 1_048_576
@@ -84,6 +84,7 @@ def config_said(config: Config) -> Message:
     """A configuration as it travels: its secrets in no argument and no environment that others can read."""
     return {
         "store": asdict(config.store),
+        "redis": asdict(config.redis),
         "lease": asdict(config.lease),
         "placement": asdict(config.placement),
         "worker": asdict(config.worker),
@@ -93,6 +94,7 @@ def config_said(config: Config) -> Message:
 def config_heard(said: Mapping[str, Mapping[str, Any]]) -> Config:
     return Config(
         store=StoreConfig(**said["store"]),
+        redis=RedisConfig(**said.get("redis", {})),  # a supervisor of before does not say
         lease=LeaseConfig(**said["lease"]),
         placement=PlacementConfig(**said["placement"]),
         worker=WorkerConfig(**said["worker"]),

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from windlass.config import StoreConfig
+from windlass.config import Config
 from windlass.errors import Misconfigured
 from windlass.store.protocol import Intake, Views
 from windlass.worker.registry import JobType
@@ -23,7 +23,7 @@ class Apps:
         self._apps = tuple(apps.values())
         self.types: Mapping[str, JobType] = _merged(apps)
 
-    def use(self, config: StoreConfig) -> None:
+    def use(self, config: Config) -> None:
         for app in self._apps:
             app.use(config)
 

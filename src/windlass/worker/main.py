@@ -91,16 +91,24 @@ async def _serve_app(app: Apps, start: Message, config: Config, slots: Slots, co
         if any(job.isolation == "process" for job in app.types.values()):
             children.warm()
         stack.push_async_callback(children.aclose)
-        waker = PostgresWaker(store.hints)
+        hints, popper = store.hints, None
+        if config.redis.redis_url is not None:
+            from windlass.bus.redis.popping import open_popper  # noqa: PLC0415 - else nobody needs the driver
+
+            pusher, popper = await stack.enter_async_context(open_popper(config.redis, post.worker_id))
+            hints = hints.through(pusher, lambda: popper.popping and not listener.listening)
+        waker = PostgresWaker(hints)
         stack.push_async_callback(waker.aclose)
-        app.use(config.store)  # what handlers enqueue from loops of their own goes where their jobs came from
+        app.use(config)  # what handlers enqueue from loops of their own goes where their jobs came from
         app.attach(Waking(handlers.intake, waker, handlers.hints), handlers.views)
         if (go := await control.hear()) is None or go["say"] != "go":
             return 0
         worker = Worker(
             post, config, slots=slots, control=control, claims=store.claims(), steps=handlers.claims(),
-            finishes=finishers.claims(), hints=store.hints, waker=waker, children=children,
+            finishes=finishers.claims(), hints=hints, waker=waker, children=children,
         )  # fmt: skip
+        if popper is not None:
+            popper.on_hint = worker.hint
         children.progressed = worker.progressed
         children.entrusted = lambda run, child: slots.set_child(run.slot, child)
         names = [channel(post.worker_id), broadcast_channel(config.store.schema)]

@@ -5,7 +5,7 @@ They exist for typed slices, and for wrappers that fail on purpose in tests; not
 
 from windlass.store.protocol.accounts import Accounts, ApiKey, AuditEntry, User
 from windlass.store.protocol.callers import Intake
-from windlass.store.protocol.hints import Hints, broadcast_channel, channel
+from windlass.store.protocol.hints import Hints, Pusher, broadcast_channel, channel
 from windlass.store.protocol.upkeep import Cause, LostLease, Rolled, Upkeep, WideJob
 from windlass.store.protocol.views import Check, DeadLetterGroup, DeadLetterGroups, Found, JobQuery, Page, Views
 from windlass.store.protocol.workers import Ask, Claims, Progress, Receipt, Settled, merged
@@ -27,6 +27,7 @@ __all__ = [
     "LostLease",
     "Page",
     "Progress",
+    "Pusher",
     "Receipt",
     "Rolled",
     "Settled",

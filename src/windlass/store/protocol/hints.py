@@ -19,6 +19,13 @@ def broadcast_channel(schema: str) -> str:
     return f"{schema}_all"
 
 
+class Pusher(Protocol):
+    """Tells workers that hear no notifications. Never raises, never waits long; a hint may be lost."""
+
+    async def push(self, worker_ids: Sequence[UUID]) -> None:
+        """There may be work for these."""
+
+
 class Hints(Protocol):
     """Who rests, and how to wake them. Nothing is correct because of it: whatever is hinted is also polled."""
 

@@ -12,8 +12,9 @@ with hasty as materialized (
   select set_config('synchronous_commit', 'off', true)
 ), gone as (
   delete from windlass.ready r
-  where r.job_id = any (array[$3::uuid]) and r.queue = any ($4::text[]) and r.type = any ($5::text[])
-    and r.thread_demand <= $6::integer and r.ready_at > now() - make_interval(secs => $7::double precision)
+  where r.job_id = any (array(select t.job_id from windlass.ready t where t.job_id = $3::uuid for update skip locked))
+    and r.queue = any ($4::text[]) and r.type = any ($5::text[]) and r.thread_demand <= $6::integer
+    and r.ready_at > now() - make_interval(secs => $7::double precision) and r.crashed_at is null
     and exists (
       select from windlass.worker w
       where w.id = any (array[$1::uuid]) and w.died_at is null and not w.draining and w.lease_until > now()

@@ -1,5 +1,6 @@
 -- Wake-ups. Nothing here is needed for correctness: workers also poll. `idle` is unlogged and notifications leave no
--- WAL, so none of these transactions waits for the disk, nor holds the lock that NOTIFY takes until it has.
+-- WAL, so none of these transactions waits for the disk, nor holds the lock that NOTIFY takes until it has. Workers that
+-- `pops` is said of do not hear notifications: who rouses them tells them through Redis, if he can.
 
 -- name: rest
 -- A worker with room says so; its place in the line stays, unless it has had work since ($5). A row that a rouser is
@@ -8,12 +9,13 @@ with mine as (
   select i.worker_id from windlass.idle i where i.worker_id = $1 for update skip locked
 ), kept as (
   update windlass.idle i
-  set free = $2, queues = $3::text[], types = $4::text[], since = case when $5 then clock_timestamp() else i.since end
+  set free = $2, queues = $3::text[], types = $4::text[], pops = $6,
+    since = case when $5 then clock_timestamp() else i.since end
   where i.worker_id = any (array(select m.worker_id from mine m))
-    and ($5 or (i.free, i.queues, i.types) is distinct from ($2, $3::text[], $4::text[]))
+    and ($5 or (i.free, i.queues, i.types, i.pops) is distinct from ($2, $3::text[], $4::text[], $6))
 )
-insert into windlass.idle (worker_id, since, free, queues, types)
-select $1, clock_timestamp(), $2, $3::text[], $4::text[]
+insert into windlass.idle (worker_id, since, free, queues, types, pops)
+select $1, clock_timestamp(), $2, $3::text[], $4::text[], $6
 where not exists (select from windlass.idle i where i.worker_id = $1)
 on conflict (worker_id) do nothing;
 
@@ -36,17 +38,18 @@ with recursive want as materialized (
   select count(*) as rows from (
     select sum(i.free) over (order by i.since, i.worker_id) - i.free as before from windlass.idle i
     where exists (select from want w where w.queue = any (i.queues) and w.type = any (i.types) and w.threads <= i.free)
+      and (not i.pops or $3)
       and not exists (select from windlass.reservation v where v.worker_id = i.worker_id and v.expires_at > now())
   ) c
   where c.before < (select sum(w.threads * w.count::bigint) from want w)
 ), found as materialized (
   select i.* from windlass.idle i
   where exists (select from want w where w.queue = any (i.queues) and w.type = any (i.types) and w.threads <= i.free)
-    and not exists (select from windlass.reservation v where v.worker_id = i.worker_id and v.expires_at > now())
+    and (not i.pops or $3) and not exists (select from windlass.reservation v where v.worker_id = i.worker_id and v.expires_at > now())
   order by i.since, i.worker_id limit (select least(n.rows, $2::integer) from needed n)
   for update skip locked
 ), line as materialized (
-  select f.worker_id, f.queues, f.types, row_number() over (order by f.since, f.worker_id) as place,
+  select f.worker_id, f.queues, f.types, f.pops, row_number() over (order by f.since, f.worker_id) as place,
     case when exists (
       select from windlass.worker w
       where w.id = f.worker_id and w.died_at is null and not w.draining and w.lease_until > now()
@@ -75,10 +78,12 @@ with recursive want as materialized (
   delete from windlass.idle i
   where i.worker_id = any (array(select l.worker_id from line l, result r where r.free[l.place] < l.free or l.free = 0))
 ), told as materialized (
-  select l.worker_id, l.place, pg_notify('windlass_' || replace(l.worker_id::text, '-', ''), '')
+  select l.worker_id, l.place, l.pops,
+    case when not l.pops then pg_notify('windlass_' || replace(l.worker_id::text, '-', ''), '') end
   from line l, result r where r.free[l.place] < l.free
 )
-select array(select t.worker_id from told t order by t.place) as woken, r.short, f.rows as found,
+select array(select t.worker_id from told t order by t.place) as woken,
+  array(select t.worker_id from told t where t.pops order by t.place) as popping, r.short, f.rows as found,
   least(n.rows, $2::integer) - f.rows as passed
 from result r, needed n, (select count(*) as rows from line) f;
 
@@ -87,7 +92,7 @@ from result r, needed n, (select count(*) as rows from line) f;
 -- general statement, on an idle system half a millisecond. Not the dead, nor those whose threads are reserved.
 with found as (
   select i.worker_id from windlass.idle i
-  where $1::text = any (i.queues) and $2::text = any (i.types) and $3::integer <= i.free
+  where $1::text = any (i.queues) and $2::text = any (i.types) and $3::integer <= i.free and (not i.pops or $4)
     and exists (
       select from windlass.worker w
       where w.id = i.worker_id and w.died_at is null and not w.draining and w.lease_until > now()
@@ -96,9 +101,16 @@ with found as (
   order by i.since, i.worker_id limit 1
   for update of i skip locked
 ), gone as (
-  delete from windlass.idle i where i.worker_id = any (array(select f.worker_id from found f)) returning i.worker_id
+  delete from windlass.idle i where i.worker_id = any (array(select f.worker_id from found f))
+  returning i.worker_id, i.pops
 )
-select g.worker_id, pg_notify('windlass_' || replace(g.worker_id::text, '-', ''), '') is null as told from gone g;
+select g.worker_id, g.pops,
+  case when not g.pops then pg_notify('windlass_' || replace(g.worker_id::text, '-', ''), '') is null end as told
+from gone g;
+
+-- name: popping
+-- Who must be told through Redis that there may be work for all.
+select i.worker_id from windlass.idle i where i.pops limit $1;
 
 -- name: anyone_idle
 -- The cheap question, for when the last answer was nobody.

@@ -48,7 +48,7 @@ select p.id from placed p;
 -- The usual case, one job to run now and without tags, as values instead of arrays; and the worker that rests longest is
 -- woken by the same commit, and told which job it is, which on an idle system saves half of the way to it. One such transaction at a time ($14
 -- is its lock): NOTIFY makes commits wait for each other's disk. Nobody woken: the caller looks again after the commit,
--- as somebody may have lain down meanwhile.
+-- as somebody may have lain down meanwhile, or does not hear notifications.
 with stored as (
   insert into windlass.job (id, type, name, queue, priority, thread_demand, payload, max_attempts, timeout_s, retry,
     if_too_wide, trace, created_at)
@@ -65,7 +65,7 @@ with stored as (
   insert into windlass.counter (status, queue, type, n) select 'ready', $4, $2, 1 from stored s
 ), found as (
   select i.worker_id from windlass.idle i
-  where $4 = any (i.queues) and $2 = any (i.types) and $6 <= i.free
+  where $4 = any (i.queues) and $2 = any (i.types) and $6 <= i.free and not i.pops
     and exists (
       select from windlass.worker w
       where w.id = i.worker_id and w.died_at is null and not w.draining and w.lease_until > now()
