@@ -15,6 +15,7 @@ from windlass.clock import steady_s
 from windlass.config import Config, LeaseConfig, StoreConfig, WorkerConfig
 from windlass.lifecycle import Outcome
 from windlass.model import Job, NewJob, NewWorker, Status
+from windlass.store.hints import Hints
 from windlass.store.protocol import channel
 from windlass.store.store import Store, open_store
 from windlass.worker.claimer import Post
@@ -89,8 +90,10 @@ async def placed(
     lease: LeaseConfig | None = None,
     children: Any = None,
     listening: bool = False,
+    hinting: Callable[[Hints], Hints] = lambda hints: hints,
 ) -> AsyncIterator[Placed]:
-    """A worker in this loop. `listening`: woken through the database, as submitters do it; else by the test's hint."""
+    """A worker in this loop. `listening`: woken through the database, as submitters do it; else by the test's hint.
+    `hinting`: what it rests by."""
     queues = queues or {"default": 1}
     async with open_store(replace(config, pool_min=2)) as store:
         ours, theirs = socket.socketpair()
@@ -103,7 +106,7 @@ async def placed(
         )
         made = Worker(
             Post(worker_id, types, queues), Config(store=config, worker=worker, lease=lease or LeaseConfig()), slots=slots, control=far,
-            claims=store.claims(), steps=store.claims(), finishes=store.claims(), hints=store.hints, waker=NoWaker(),
+            claims=store.claims(), steps=store.claims(), finishes=store.claims(), hints=hinting(store.hints), waker=NoWaker(),
             children=children or NoChildren(), die=lambda code: setattr(made, "_exit_code", code),
         )  # fmt: skip
         said: list[Message] = []

@@ -50,6 +50,10 @@ class Watched:
     ) -> None:
         await self.hints.rest(worker_id, queues=queues, types=types, free=free, worked=worked)
 
+    @property
+    def outdated(self) -> bool:
+        return self.hints.outdated
+
     async def leave(self, worker_id: UUID) -> None:
         await self.hints.leave(worker_id)
 

@@ -1,9 +1,11 @@
 """A worker that hears no notifications is woken through Redis, if there is one; one that hears them is not."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from tests.eventually import aeventually
 from tests.factory import Rig, WorkerRig
 from tests.shortcuts import client
+from tests.worker.placed import SOON, placed
 from tests.worker.supervised import supervised
 from windlass.bus.postgres import PostgresWaker
 from windlass.bus.redis.popping import Popper, RedisPusher, open_popper, open_pusher
@@ -107,6 +110,34 @@ async def test_hints_are_popped_again_when_redis_is_back_and_one_is_given_for_wh
             ear.told = 0
             await pusher.push([worker.id])
             await aeventually(ear.is_told)
+
+
+async def test_a_worker_that_begins_to_pop_while_it_lies_down_says_so_without_waiting_for_its_poll(
+    config: StoreConfig, sql: Sql
+) -> None:
+    asked = 0
+
+    def pops() -> bool:
+        nonlocal asked
+        asked += 1
+        if (
+            asked == 1
+        ):  # the first hint of a popper that has just connected comes before the claim, which takes it for itself
+            asyncio.get_running_loop().call_soon(site.worker.hint)
+        return asked > 1
+
+    patient = replace(SOON, poll_s=60)
+    async with placed(config, {}, worker=patient, hinting=lambda hints: hints.through(Deaf(), pops)) as site:
+
+        async def says_so() -> bool:
+            return bool(await sql.fetchval("select pops from windlass.idle"))
+
+        await aeventually(says_so, 20)
+
+
+class Deaf:
+    async def push(self, worker_ids: Sequence[UUID]) -> None:
+        """Nobody."""
 
 
 async def test_where_popping_is_not_allowed_it_is_said_once_and_no_hint_is_given(

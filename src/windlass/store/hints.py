@@ -28,6 +28,7 @@ class Hints:
         self._postgres = postgres
         self._pusher = pusher
         self._pops = pops
+        self._said = False
         self._all_busy = False
 
     def through(self, pusher: Pusher, pops: Callable[[], bool] = lambda: False) -> "Hints":
@@ -39,7 +40,13 @@ class Hints:
         self, worker_id: UUID, *, queues: Sequence[str], types: Sequence[str], free: int, worked: bool = False
     ) -> None:
         """Stand in line to be woken. Then claim once more: what was committed before this is woken for by nobody."""
-        await self._postgres.fetch("rest", worker_id, free, list(queues), list(types), worked, self._pops())
+        self._said = self._pops()
+        await self._postgres.fetch("rest", worker_id, free, list(queues), list(types), worked, self._said)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the worker that rests by these hints is to be told in another way than it said."""
+        return self._said != self._pops()
 
     async def leave(self, worker_id: UUID) -> None:
         await self._postgres.fetch("leave", worker_id)

@@ -143,11 +143,11 @@ class Claimer:
                 return
 
     async def _until_worth_a_look(self) -> None:
-        """A hint, a poll's time, or more room than we stood in line with."""
+        """A hint, a poll's time, more room than we stood in line with, or another way to be told of work than we said."""
         until_s = steady_s() + self._config.poll_s * (0.75 + 0.5 * random.random())
         while not (self.draining or self._hinted) and (left_s := until_s - steady_s()) > 0:
             await self._sleep(left_s)
-            if self._desk.room().width > self._rested:
+            if self._desk.room().width > self._rested or self._hints.outdated:
                 return
 
     async def _claim(self, room: Room) -> int:

@@ -35,6 +35,10 @@ class Hints(Protocol):
         """Stand in line to be woken, and claim once more before sleeping. A worker that is in line keeps its place, or
         goes to the end if it has had work since (`worked`). Never waits for those who wake."""
 
+    @property
+    def outdated(self) -> bool:
+        """Whether the worker that rests by these hints is to be told in another way than it said: it should rest anew."""
+
     async def leave(self, worker_id: UUID) -> None:
         """Leave the line: busy, or gone."""
 
