@@ -168,7 +168,7 @@ async def test_what_cannot_be_followed_is_refused(api: httpx2.AsyncClient, parts
 
 
 async def test_a_token_that_expires_ends_the_stream_which_says_so(server: Server, tokens: Tokens, parts: Parts) -> None:
-    headers = {"authorization": f"Bearer {tokens('read', ttl_s=1)}"}
+    headers = {"authorization": f"Bearer {tokens('read', ttl_s=4)}"}
     async with (
         httpx2.AsyncClient(base_url=server.url, headers=headers, trust_env=False) as client,
         following(client) as heard,
