@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import asyncpg
 import redis
 
 from tests.eventually import aeventually
@@ -94,3 +95,8 @@ async def learnt(valkey: EmbeddedValkey, count: int) -> dict[bytes, bytes]:
     assert found is not None
     assert len(found) == count
     return found
+
+
+async def jobs_stored(sql: "asyncpg.Connection[asyncpg.Record]") -> int:
+    count: int = await sql.fetchval("select count(*) from windlass.job")
+    return count

@@ -191,6 +191,7 @@ class _Wiring:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Opened]:
         from windlass.bus.postgres import PostgresWaker  # noqa: PLC0415
+        from windlass.bus.redis import reaching_all  # noqa: PLC0415
         from windlass.bus.waking import Waking  # noqa: PLC0415
         from windlass.store.store import open_store  # noqa: PLC0415
 
@@ -200,11 +201,7 @@ class _Wiring:
             config, redis = loaded.store, loaded.redis
         async with AsyncExitStack() as stack:
             store = await stack.enter_async_context(open_store(replace(config, pool_min=0)))
-            hints = store.hints
-            if redis.redis_url is not None:
-                from windlass.bus.redis.popping import open_pusher  # noqa: PLC0415
-
-                hints = hints.through(await stack.enter_async_context(open_pusher(redis)))
+            hints = await stack.enter_async_context(reaching_all(store.hints, redis))
             waker = PostgresWaker(hints)
             stack.push_async_callback(waker.aclose)
             yield Opened(Waking(store.intake, waker, hints), store.views)

@@ -109,9 +109,9 @@ async def test_too_many_who_wait_are_turned_away(store: Store) -> None:
 async def test_who_comes_just_as_a_group_ends_is_not_forgotten(store: Store) -> None:
     line = Gathering(Watched(store), plain_lanes=1)._plain  # type: ignore[arg-type]
     second: list[asyncio.Future[Enqueued]] = []
-    first = line.submit(NewJob("echo"))
+    first = line.ask(NewJob("echo"))
     # Called when the group has ended, and before anybody is told that its task has.
-    first.add_done_callback(lambda _: second.append(line.submit(NewJob("echo"))))
+    first.add_done_callback(lambda _: second.append(line.ask(NewJob("echo"))))
     await first
     await asyncio.wait_for(second[0], 10)
 

@@ -1,10 +1,15 @@
 """Notes every SQL text the contract tests send, for test_statements.py, which is run last."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
+
+from tests.shortcuts import Behind, behind, client
+from windlass.embedded.valkey import EmbeddedValkey
+from windlass.store.store import Store
 
 _METHODS = ("fetch", "fetchrow", "fetchval", "execute")
 _SENT: set[str] = set()
@@ -43,3 +48,18 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name == "test_statements.py")
+
+
+# Behind Redis. --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def emptied(valkey: EmbeddedValkey) -> None:
+    with client(valkey.url) as connection:
+        connection.flushall()
+
+
+@pytest.fixture
+async def door(store: Store, valkey: EmbeddedValkey) -> AsyncIterator[Behind]:
+    async with behind(valkey.url, store) as door:
+        yield door

@@ -1,6 +1,6 @@
 """What Redis says of idempotency keys is believed if this very store said it, of itself as it is now; else PostgreSQL decides."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -11,12 +11,11 @@ import asyncpg
 import pytest
 
 from tests.eventually import aeventually
-from tests.shortcuts import Behind, behind, client, keyed, learnt, values
+from tests.shortcuts import Behind, behind, client, jobs_stored, keyed, learnt, values
 from windlass.bus.protocol import Remembered
 from windlass.bus.redis.keys import RedisKeyMemory
 from windlass.bus.redis.seals import Seals
 from windlass.config import StoreConfig
-from windlass.embedded.valkey import EmbeddedValkey
 from windlass.model import Enqueued, NewJob
 from windlass.store import migrate
 from windlass.store.rows import fingerprint_of
@@ -25,21 +24,7 @@ from windlass.store.store import Store, open_store
 Sql = asyncpg.Connection
 
 
-@pytest.fixture(autouse=True)
-def _empty(valkey: EmbeddedValkey) -> None:
-    with client(valkey.url) as connection:
-        connection.flushall()
-
-
-@pytest.fixture
-async def door(store: Store, valkey: EmbeddedValkey) -> AsyncIterator[Behind]:
-    async with behind(valkey.url, store) as door:
-        yield door
-
-
-async def jobs_stored(sql: Sql) -> int:
-    count: int = await sql.fetchval("select count(*) from windlass.job")
-    return count
+pytestmark = pytest.mark.usefixtures("emptied")
 
 
 async def both(door: Behind, jobs: Sequence[NewJob], sql: Sql) -> list[Enqueued]:

@@ -1,7 +1,6 @@
 """The first tier of idempotency says what PostgreSQL would say, or nothing: whatever is in Redis, and whoever put it there."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
@@ -12,11 +11,10 @@ import pytest
 
 from tests.eventually import aeventually
 from tests.factory import Rig
-from tests.shortcuts import Behind, behind, client, keyed, learnt, values
+from tests.shortcuts import Behind, behind, client, jobs_stored, keyed, learnt, values
 from windlass.bus.protocol import NoKeyMemory, Shortcuts
 from windlass.bus.remembering import Remembering
 from windlass.config import StoreConfig
-from windlass.embedded.valkey import EmbeddedValkey
 from windlass.errors import InvalidJob, InvalidPayload, KeyBusy, KeyReused, WindlassError
 from windlass.model import Enqueued, NewJob, Status
 from windlass.store.store import Store, open_store
@@ -24,21 +22,7 @@ from windlass.store.store import Store, open_store
 Sql = asyncpg.Connection
 
 
-@pytest.fixture(autouse=True)
-def _empty(valkey: EmbeddedValkey) -> None:
-    with client(valkey.url) as connection:
-        connection.flushall()
-
-
-@pytest.fixture
-async def door(store: Store, valkey: EmbeddedValkey) -> AsyncIterator[Behind]:
-    async with behind(valkey.url, store) as door:
-        yield door
-
-
-async def jobs_stored(sql: Sql) -> int:
-    count: int = await sql.fetchval("select count(*) from windlass.job")
-    return count
+pytestmark = pytest.mark.usefixtures("emptied")
 
 
 class Locked:

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final
+from uuid import UUID
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,15 +25,16 @@ from windlass.api.gate import Gate
 from windlass.api.gathering import Gathering
 from windlass.api.limits import Cors, Gone, Hosts, Room, check_once, read_body
 from windlass.api.parts import Parts
-from windlass.api.places import Places
 from windlass.api.problems import is_of_the_database, problem
 from windlass.api.reading import BodyReader, query_reader
 from windlass.api.routes import Routes
 from windlass.api.table import table
+from windlass.api.together import Together
 from windlass.auth.tokens import ANONYMOUS
 from windlass.bus.protocol import Shortcuts
 from windlass.config import Config
 from windlass.errors import Unavailable, WindlassError
+from windlass.model import Status
 from windlass.store.protocol import Accounts, Intake, Views
 from windlass.wire import Told, encode
 
@@ -55,7 +57,10 @@ async def opened(
         access_log = AccessLog()
         stack.callback(access_log.write)
         gathering = await stack.enter_async_context(Gathering(intake))
-        places = await stack.enter_async_context(Places(views))
+        places = Together[UUID, Status | None](
+            lambda ids: _places(views, ids), what="requests are waiting to learn where their jobs are"
+        )
+        stack.push_async_callback(places.close)
         gate = await stack.enter_async_context(Gate(config, accounts))
         events = await stack.enter_async_context(Events(views, config))
         yield Parts(
@@ -71,6 +76,12 @@ async def opened(
             access=access_log,
             shortcuts=shortcuts or Shortcuts(),
         )
+
+
+async def _places(views: Views, job_ids: list[UUID]) -> list[Status | None]:
+    """In the order of the ids; None: nowhere."""
+    found = await views.places(job_ids)
+    return [found.get(job_id) for job_id in job_ids]
 
 
 def build(parts: Parts, endpoints: Iterable[Endpoint] | None = None) -> ASGIApp:

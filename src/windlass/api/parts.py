@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
 
+from windlass.api.together import Together
 from windlass.bus.protocol import Shortcuts
 from windlass.config import Config
+from windlass.model import Status
 from windlass.store.protocol import Intake, Views
 
 if TYPE_CHECKING:  # these import the table of endpoints, whose calls carry the parts
@@ -13,7 +16,6 @@ if TYPE_CHECKING:  # these import the table of endpoints, whose calls carry the 
     from windlass.api.events import Events
     from windlass.api.gate import Gate
     from windlass.api.gathering import Gathering
-    from windlass.api.places import Places
     from windlass.store.protocol import Accounts
 
 
@@ -32,6 +34,6 @@ class Parts:
     gate: "Gate"
     events: "Events"
     gathering: "Gathering"
-    places: "Places"
+    places: Together[UUID, Status | None]
     access: "AccessLog"
     shortcuts: Shortcuts

@@ -27,12 +27,12 @@ async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> tupl
     stored = await parts.gathering.submit(job)
     if not stored.duplicate:
         return stored, _first_place(job)
-    place = await parts.places.find(stored.id)
+    place = await parts.places.ask(stored.id)
     if place is None and job.idempotency_key is not None:
         # A job stays as long as its key. Whoever remembers this one remembers what PostgreSQL has lost: let that decide.
         parts.shortcuts.keys.forget([job.idempotency_key])
         stored = await parts.gathering.submit(job)
-        place = await parts.places.find(stored.id) if stored.duplicate else _first_place(job)
+        place = await parts.places.ask(stored.id) if stored.duplicate else _first_place(job)
     return stored, place or Status.COMPLETED  # one that was there under its id, and is gone, has finished
 
 

@@ -9,17 +9,18 @@ half-open connection is silent for ever, and so is a pooler that lets LISTEN pas
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import Awaitable, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID, uuid4
 
+from windlass.bus.patience import done_in_time
 from windlass.bus.protocol import OnHint
 from windlass.clock import steady_s
 from windlass.config import StoreConfig
 from windlass.errors import Unavailable, WindlassError
 from windlass.model import Want
+from windlass.pauses import Pauses
 from windlass.store.postgres import connect, translated
 from windlass.store.protocol import Hints, channel
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 _KINDS_MAX: Final = 64  # different wants in one statement; beyond, everyone is woken
 _NUDGES_MAX: Final = 10_000  # jobs; beyond, supervisors find the cancel requests by polling
 _START_S: Final = 2.0
-_PROBE_PARTS: Final = 10
 _BACK_OFF_S: Final = (0.1, 5.0)
 _log: Final = logging.getLogger(__name__)
 
@@ -179,20 +179,20 @@ class Listener:
         self._listening = False
 
     async def _keep_listening(self) -> None:
-        tries = 0
+        pauses = Pauses(*_BACK_OFF_S)
         while True:
             try:
                 await self._listen()
             except Exception as problem:  # noqa: BLE001  # a deaf worker polls; one whose listener has died never hears again
-                tries = 0 if self._listening else tries + 1
+                if self._listening:
+                    pauses.reset()
                 if self._listening or not self._began.is_set():
                     ours = None if isinstance(problem, WindlassError) else problem
                     _log.warning("wake-ups are not heard; polling: %s", problem, exc_info=ours)
                 self._listening = False
                 self._missed = True
                 self._began.set()
-            least_s, most_s = _BACK_OFF_S
-            await asyncio.sleep(min(most_s, least_s * 2 ** min(tries, 10)) * random.uniform(0.5, 1))
+            await pauses.wait()
 
     async def _listen(self) -> None:
         """One connection's life; ends by an error."""
@@ -222,11 +222,8 @@ class Listener:
         """A round trip through the server's notifications and back."""
         probing = asyncio.create_task(self._round_trip(connection))
         try:
-            # In parts: a handler that holds up this loop, for however long, costs one of them; the answer is read in the next.
-            for _ in range(_PROBE_PARTS):
-                done, _ = await asyncio.wait([probing], timeout=self._deaf_after_s / _PROBE_PARTS)
-                if done:
-                    return await probing
+            if await done_in_time(probing, self._deaf_after_s):
+                return await probing
         finally:
             probing.cancel()
         raise Unavailable(

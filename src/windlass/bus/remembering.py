@@ -86,47 +86,35 @@ class Remembering:
     # Actions. -------------------------------------------------------------------------------------------------------
 
     async def cancel(self, job_id: UUID, reason: str = "cancelled on request") -> Status:
-        try:
-            return await self._intake.cancel(job_id, reason)
-        finally:  # also when it fails: it may have been done, and only the answer be lost
-            await self._jobs.drop([job_id])
+        return await self._voiding([job_id], self._intake.cancel(job_id, reason))
 
     async def retry(self, job_id: UUID, *, among: Collection[Status] = FINISHED) -> Status:
-        try:
-            return await self._intake.retry(job_id, among=among)
-        finally:
-            await self._jobs.drop([job_id])
+        return await self._voiding([job_id], self._intake.retry(job_id, among=among))
 
     async def run_now(self, job_id: UUID) -> Status:
-        try:
-            return await self._intake.run_now(job_id)
-        finally:
-            await self._jobs.drop([job_id])
+        return await self._voiding([job_id], self._intake.run_now(job_id))
 
     async def cancel_many(
         self, job_ids: Iterable[UUID], reason: str = "cancelled on request", *, running: bool = True
     ) -> dict[UUID, Status | WindlassError]:
         ids = list(job_ids)
-        try:
-            return await self._intake.cancel_many(ids, reason, running=running)
-        finally:
-            await self._jobs.drop(ids)
+        return await self._voiding(ids, self._intake.cancel_many(ids, reason, running=running))
 
     async def retry_many(
         self, job_ids: Iterable[UUID], *, among: Collection[Status] = FINISHED
     ) -> dict[UUID, Status | WindlassError]:
         ids = list(job_ids)
-        try:
-            return await self._intake.retry_many(ids, among=among)
-        finally:
-            await self._jobs.drop(ids)
+        return await self._voiding(ids, self._intake.retry_many(ids, among=among))
 
     async def run_now_many(self, job_ids: Iterable[UUID]) -> dict[UUID, Status | WindlassError]:
         ids = list(job_ids)
+        return await self._voiding(ids, self._intake.run_now_many(ids))
+
+    async def _voiding(self, job_ids: Sequence[UUID], action: Awaitable[A]) -> A:
         try:
-            return await self._intake.run_now_many(ids)
-        finally:
-            await self._jobs.drop(ids)
+            return await action
+        finally:  # also when it fails: it may have been done, and only the answer be lost
+            await self._jobs.drop(job_ids)
 
     async def set_paused(self, queue: str, *, paused: bool) -> None:
         await self._intake.set_paused(queue, paused=paused)

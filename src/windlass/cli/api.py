@@ -20,7 +20,7 @@ from windlass.cli.listening import listening
 from windlass.cli.wiring import run, settings
 from windlass.cli.worker import Under
 from windlass.config import Config
-from windlass.store.protocol import Hints
+from windlass.store.protocol import Hints, Intake
 from windlass.store.store import Store, open_store
 from windlass.worker.loops import cancelled, first
 from windlass.worker.parentage import die_with
@@ -73,7 +73,9 @@ async def serve(config: Config, door: socket.socket) -> int:
         shortcuts, hints = await _shortcuts(config, store, stack)
         waker = PostgresWaker(hints)
         stack.push_async_callback(waker.aclose)
-        intake = Remembering(Waking(store.intake, waker, hints), shortcuts, bytes_max=config.store.payload_bytes_max)
+        intake: Intake = Waking(store.intake, waker, hints)
+        if config.redis.redis_url is not None:  # else there is nothing to ask, and no submission pays for asking
+            intake = Remembering(intake, shortcuts, bytes_max=config.store.payload_bytes_max)
         parts = await stack.enter_async_context(opened(intake, looking.views, store.accounts, config, shortcuts))
         server = Server(build(parts), parts, door)
         hurrying = asyncio.create_task(_hurry(server, signals))

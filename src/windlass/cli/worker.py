@@ -11,6 +11,7 @@ import typer
 
 from windlass import telemetry
 from windlass.bus.postgres import Listener, PostgresWaker
+from windlass.bus.redis import reaching_all
 from windlass.cli.environs import secrets_of
 from windlass.cli.wiring import run, settings
 from windlass.config import AuthConfig, Config
@@ -86,12 +87,7 @@ async def serve(config: Config, apps: str, name: str) -> int:
             leaders = await signals.unless_signalled(stack.enter_async_context(open_store(chores)))
         except Interrupted:
             return 0
-        hints = store.hints
-        if config.redis.redis_url is not None:
-            from windlass.bus.redis.popping import open_pusher  # noqa: PLC0415 - else nobody needs the driver
-
-            hints = hints.through(await stack.enter_async_context(open_pusher(config.redis)))
-        waker = PostgresWaker(hints)
+        waker = PostgresWaker(await stack.enter_async_context(reaching_all(store.hints, config.redis)))
         stack.push_async_callback(waker.aclose)
         return await supervise(
             crew,

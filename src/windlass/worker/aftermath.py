@@ -19,8 +19,8 @@ from windlass.clock import steady_s
 from windlass.errors import WindlassError
 from windlass.lifecycle import Cancelled, Lost, Outcome, TimedOut, settle
 from windlass.model import Lease, Status, Want
+from windlass.pauses import Pauses
 from windlass.store.protocol import Claims, Upkeep
-from windlass.worker.loops import Pauses
 from windlass.worker.run import Stop
 from windlass.worker.slots import Begun, State
 

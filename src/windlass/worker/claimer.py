@@ -17,10 +17,10 @@ from windlass.clock import steady_s
 from windlass.config import WorkerConfig
 from windlass.errors import Unavailable
 from windlass.lifecycle import Released
+from windlass.pauses import Pauses
 from windlass.placement import Turns
 from windlass.store.protocol import Ask, Claims, Hints
 from windlass.worker.desk import Desk, Kind, Room, kind_of
-from windlass.worker.loops import Pauses
 from windlass.worker.registry import JobType
 from windlass.worker.settler import Settler
 from windlass.worker.slots import Slots

@@ -14,10 +14,10 @@ from windlass.clock import steady_s
 from windlass.errors import InvalidJob, Unavailable
 from windlass.lifecycle import Completed, Settlement, settle
 from windlass.model import Lease, check_text, key_max
+from windlass.pauses import Pauses
 from windlass.payload import decode, encode
 from windlass.telemetry import JobLogger
 from windlass.worker.chunks import beside_the_loop, over_processes, over_threads, split
-from windlass.worker.loops import Pauses
 from windlass.worker.run import Run
 
 T = TypeVar("T")

@@ -26,13 +26,13 @@ from windlass.bus.protocol import named
 from windlass.bus.waking import Waking
 from windlass.config import Config, StoreConfig
 from windlass.errors import Misconfigured, Unavailable
+from windlass.pauses import Pauses
 from windlass.store.protocol import broadcast_channel, channel
 from windlass.store.store import Store, open_store
 from windlass.worker.claimer import Post
 from windlass.worker.control import Control, Message, config_heard
 from windlass.worker.isolation import Isolation
 from windlass.worker.loading import Apps, load_apps
-from windlass.worker.loops import Pauses
 from windlass.worker.parentage import die_with, leave_signals_to_parent
 from windlass.worker.slots import Slots
 from windlass.worker.worker import Worker

@@ -15,9 +15,9 @@ from windlass.bus.protocol import Waker
 from windlass.errors import Contended, Unavailable
 from windlass.lifecycle import Completed, Failed, Outcome, Released, Settlement, settle
 from windlass.model import Error, Lease, Status, Want
+from windlass.pauses import Pauses
 from windlass.store.protocol import Claims, Receipt
 from windlass.telemetry import about
-from windlass.worker.loops import Pauses
 from windlass.worker.run import Run, qualified
 
 _BATCH: Final = 250

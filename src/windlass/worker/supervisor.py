@@ -23,12 +23,13 @@ from windlass.bus.protocol import Waker
 from windlass.clock import steady_s
 from windlass.errors import Unavailable, WindlassError
 from windlass.model import NewWorker
+from windlass.pauses import Pauses
 from windlass.redaction import redact
 from windlass.store.protocol import Claims, Upkeep
 from windlass.worker.aftermath import End, see_off
 from windlass.worker.berth import Berth, Crew
 from windlass.worker.guarded import Guarded
-from windlass.worker.loops import BackOff, Pauses, again, cancelled, done, every, first
+from windlass.worker.loops import BackOff, again, cancelled, done, every, first
 from windlass.worker.oversight import Oversight
 from windlass.worker.processes import reap_orphans
 from windlass.worker.signals import Signals

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Self, TypeVar
 
+from windlass.bus.patience import done_in_time
 from windlass.bus.redis.breaker import Breaker
 from windlass.clock import steady_s
 from windlass.config.redis_url import RedisAddress
@@ -42,7 +43,6 @@ Client = Any
 _CALLS: Final = 16  # at once, on as many connections
 _CONNECT_S: Final = 1.0  # for a probe, which may have to find the server first, and speak TLS
 _LOOK_S: Final = 5.0
-_PARTS: Final = 4
 _SET_MANY: Final = """
 for n, name in ipairs(KEYS) do
   redis.call('SET', name, ARGV[2 * n - 1], 'PX', ARGV[2 * n], 'NX')
@@ -207,20 +207,13 @@ class Link:
             return await call(self._client)
 
     async def _in_time(self, task: "asyncio.Task[T]", within_s: float) -> T:
-        """In parts: should this loop be held up for a while, that costs one of them; the answer is read in the next."""
         self._left.add(task)
         task.add_done_callback(self._ended)
         try:
-            for _ in range(_PARTS):
-                done, _ = await asyncio.wait([task], timeout=within_s / _PARTS)
-                if done and task.cancelled():  # the link is closed
-                    break
-                if done:
-                    return task.result()
-        except asyncio.CancelledError:
+            if await done_in_time(task, within_s) and not task.cancelled():  # as it is when the link is closed
+                return task.result()
+        finally:
             task.cancel()
-            raise
-        task.cancel()
         raise _Late
 
     def _ended(self, task: "asyncio.Task[Any]") -> None:

@@ -7,7 +7,6 @@ pooler, and for as long as a listener's connection is lost.
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self
@@ -17,6 +16,7 @@ from windlass.bus.redis.link import Client, Link, client_of, pipeline, reason
 from windlass.bus.redis.opening import open_link
 from windlass.config import RedisConfig
 from windlass.config.redis_url import RedisAddress
+from windlass.pauses import Pauses
 
 _WAIT_S: Final = 5.0  # of one pop, at the server
 _FIRST_WAIT_S: Final = 0.01
@@ -75,24 +75,22 @@ class Popper:
                 await self._client.aclose()
 
     async def _keep_popping(self) -> None:
-        tries = 0
-        told = False
+        pauses = Pauses(*_BACK_OFF_S)
         while True:
             try:
                 await self._pop(_FIRST_WAIT_S)  # with the command that is used: others may be allowed where it is not
-                tries, told, self.popping = 0, False, True
+                pauses.reset()
+                self.popping = True
                 self.on_hint()  # something may have been missed
                 while True:
                     if await self._pop(_WAIT_S):
                         self.on_hint()
                         await asyncio.sleep(_LEAST_S)
             except Exception as problem:  # noqa: BLE001 - whatever it says or does: hints may be lost, their reader not
-                if not told:
+                if pauses.is_first:
                     _log.info("no wake-ups through Redis: %s", reason(problem))
-                told, self.popping = True, False
-                tries += 1
-            least_s, most_s = _BACK_OFF_S
-            await asyncio.sleep(min(most_s, least_s * 2 ** min(tries, 10)) * random.uniform(0.5, 1))
+                self.popping = False
+            await pauses.wait()
 
     async def _pop(self, wait_s: float) -> bool:
         async with asyncio.timeout(wait_s + _LATE_S):

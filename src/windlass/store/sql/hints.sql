@@ -45,7 +45,8 @@ with recursive want as materialized (
 ), found as materialized (
   select i.* from windlass.idle i
   where exists (select from want w where w.queue = any (i.queues) and w.type = any (i.types) and w.threads <= i.free)
-    and (not i.pops or $3) and not exists (select from windlass.reservation v where v.worker_id = i.worker_id and v.expires_at > now())
+    and (not i.pops or $3)
+    and not exists (select from windlass.reservation v where v.worker_id = i.worker_id and v.expires_at > now())
   order by i.since, i.worker_id limit (select least(n.rows, $2::integer) from needed n)
   for update skip locked
 ), line as materialized (

@@ -46,9 +46,9 @@ select p.id from placed p;
 
 -- name: enqueue_one
 -- The usual case, one job to run now and without tags, as values instead of arrays; and the worker that rests longest is
--- woken by the same commit, and told which job it is, which on an idle system saves half of the way to it. One such transaction at a time ($14
--- is its lock): NOTIFY makes commits wait for each other's disk. Nobody woken: the caller looks again after the commit,
--- as somebody may have lain down meanwhile, or does not hear notifications.
+-- woken by the same commit, and told which job it is, which on an idle system saves half of the way to it. One such
+-- transaction at a time ($14 is its lock): NOTIFY makes commits wait for each other's disk. Nobody woken: the caller looks
+-- again after the commit, as somebody may have lain down meanwhile, or does not hear notifications.
 with stored as (
   insert into windlass.job (id, type, name, queue, priority, thread_demand, payload, max_attempts, timeout_s, retry,
     if_too_wide, trace, created_at)
