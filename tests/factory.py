@@ -1,6 +1,6 @@
 """Jobs in any state, made the way users and workers make them: no row is written past the store."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -31,6 +31,10 @@ class WorkerRig:
         self.claims.look_afresh()
         ask = {"free": self.threads if free is None else free, **over}
         return await self.claims.claim(Ask(self.id, self.queues, self.types, **ask))
+
+    async def give_back_strays(self, held: Collection[UUID] = (), *, older_than_s: float = 0) -> list[UUID]:
+        strays = await self.claims.strays(self.id, held, older_than_s=older_than_s)
+        return list((await self.claims.release(strays)).moved)
 
     async def settle(self, lease: Lease, outcome: Outcome, jitter: float = 0.5) -> Receipt:
         return await self.claims.settle([settle(lease, outcome, jitter=jitter)])

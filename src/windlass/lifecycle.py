@@ -296,6 +296,7 @@ class Move:
 MOVES: Final = (
     Move(None, "enqueue", Status.READY),
     Move(None, "enqueue later", Status.SCHEDULED),
+    Move(None, "hand over", Status.RUNNING),
     Move(Status.SCHEDULED, "promote · run now", Status.READY),
     Move(Status.READY, "hold", Status.HELD),
     Move(Status.HELD, "admit · run now", Status.READY),

@@ -39,7 +39,7 @@ async def test_a_claim_whose_answer_was_lost_is_given_back_and_what_is_held_stay
     first = await worker.claim(free=1)
     second = await worker.claim(free=1)
     assert [lease.job_id for lease in (*first, *second)] == [lost, kept]
-    assert await worker.claims.give_back_strays(worker.id, [kept], older_than_s=0) == [lost]
+    assert await worker.give_back_strays([kept]) == [lost]
     assert await rig.status(lost) is Status.READY
     assert await rig.status(kept) is Status.RUNNING
     assert (await worker.settle(first[0], Completed())).of(lost) is Settled.REFUSED
@@ -49,7 +49,7 @@ async def test_a_young_claim_is_not_taken_for_a_stray(rig: Rig) -> None:
     worker = await rig.worker()
     await rig.enqueue()
     await worker.claim()
-    assert await worker.claims.give_back_strays(worker.id, []) == []
+    assert await worker.give_back_strays(older_than_s=5) == []
 
 
 async def test_a_cancel_during_a_claim_finds_the_job_on_its_other_side(rig: Rig, store: Store, sql: Connection) -> None:

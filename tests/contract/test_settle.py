@@ -198,13 +198,13 @@ async def test_strays_go_back_and_what_is_held_stays(rig: Rig, store: Store, sql
     worker, other = await rig.worker(threads=3), await rig.worker(threads=1)
     held, *strays = await worker.claim()
     (foreign,) = await other.claim()
-    assert await worker.claims.give_back_strays(worker.id, {held.job_id}) == []  # younger than 5 s: on its way, perhaps
-    back = await worker.claims.give_back_strays(worker.id, {held.job_id}, older_than_s=0)
+    assert await worker.give_back_strays({held.job_id}, older_than_s=5) == []  # younger than 5 s: on its way, perhaps
+    back = await worker.give_back_strays({held.job_id})
     assert sorted(back) == sorted(lease.job_id for lease in strays)
     assert await rig.status(held.job_id) is await rig.status(foreign.job_id) is Status.RUNNING
     ranks = {row["job_id"]: row["rank"] for row in await sql.fetch("select job_id, rank from windlass.ready")}
     assert ranks == {lease.job_id: lease.rank for lease in strays}
-    assert await worker.claims.give_back_strays(worker.id, {held.job_id}, older_than_s=0) == []
+    assert await worker.give_back_strays({held.job_id}) == []
 
 
 async def test_a_stray_suspect_stays_one(rig: Rig) -> None:
@@ -213,7 +213,7 @@ async def test_a_stray_suspect_stays_one(rig: Rig) -> None:
     (lease,) = await worker.claim()
     await worker.settle(lease, Lost(crashed=True))
     await worker.claim()
-    assert len(await worker.claims.give_back_strays(worker.id, [], older_than_s=0)) == 1
+    assert len(await worker.give_back_strays()) == 1
     (again,) = await worker.claim()
     assert (again.suspect, again.attempt) == (True, 3)
 

@@ -190,6 +190,22 @@ class Machine(RuleBasedStateMachine):
         self.reap(expired=True, jitter=0.5)
         return leases
 
+    @rule(target=leases, worker=workers, body=bodies)
+    def hand_over(self, worker: int, body: NewJob) -> Numbers:
+        """A single job while a worker rests is that worker's, if it could claim it."""
+        new, _ = self.known_workers[worker]
+        stored, lease = self.run(self.world.hand_over(new, body))
+        self.reference.store_new([body], [stored])
+        self.job_ids.append(stored.id)
+        claimable = self.reference.line(Ask(new.id, new.queues, new.types, free=new.threads))
+        fits = stored.id in {job.id for job in claimable} and not body.tags and not body.delay_s
+        assert (lease is not None) == fits, f"handed over: {lease}"
+        if lease is None:
+            return multiple()
+        self.reference.take([lease])
+        self.known_leases.append(lease)
+        return multiple(len(self.known_leases) - 1)
+
     def _claim(self, worker: int, ask: Ask, *, full: bool) -> Numbers:
         new, claims = self.known_workers[worker]
         ask = replace(ask, worker_id=new.id, types=new.types)
@@ -240,7 +256,8 @@ class Machine(RuleBasedStateMachine):
         new, claims = self.known_workers[worker]
         ids = [self.known_leases[lease].job_id]
         ours = self.reference.settle(self.reference.strays(new.id, ids, older_than_s)).moved
-        assert set(self.run(claims.give_back_strays(new.id, ids, older_than_s=older_than_s))) == set(ours)
+        strays = self.run(claims.strays(new.id, ids, older_than_s=older_than_s))
+        assert set(self.run(claims.release(strays)).moved) == set(ours)
 
     # Upkeep. --------------------------------------------------------------------------------------------------------
 

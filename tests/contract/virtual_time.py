@@ -7,7 +7,7 @@ compared exactly.
 
 import asyncio
 import types
-from typing import Final
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -17,8 +17,10 @@ from tests.conftest import database_url
 from tests.contract.reference_values import SECOND, Seen
 from windlass.config import StoreConfig
 from windlass.embedded.postgres import EmbeddedPostgres
-from windlass.model import Status
+from windlass.model import Enqueued, Lease, NewJob, NewWorker, Status
 from windlass.store import claims, migrate, upkeep
+from windlass.store.protocol import channel
+from windlass.store.protocol.hand_over import handed
 from windlass.store.store import Store, open_store
 
 TABLES: Final = (
@@ -85,6 +87,29 @@ class World:
         """As a new database, only a hundred times sooner."""
         await self.sql.execute("".join(f"delete from windlass.{table};" for table in TABLES))
         await self.sql.execute("update clock.moment set at = to_timestamp($1::float8)", self.start / SECOND)
+
+    async def hand_over(self, worker: NewWorker, job: NewJob) -> tuple[Enqueued, Lease | None]:
+        """Store a job while this worker rests, which hears of nothing else; and the lease that it is handed, if it is."""
+        key, heard = uuid4(), []
+        name = channel(key)
+
+        def hear(_connection: Any, _pid: int, _name: str, said: Any) -> None:
+            heard.append(said)
+
+        await self.sql.add_listener(name, hear)
+        await self.sql.execute("select pg_advisory_lock_shared(hashtextextended($1, 0))", str(key))
+        try:
+            hints = self.store.hints
+            said: dict[str, Any] = {"queues": worker.queues, "types": worker.types, "free": worker.threads}
+            await hints.rest(worker.id, **said, hand_key=key, hand_for_s=60)
+            (stored,) = await self.store.intake.enqueue([job])
+            await hints.leave(worker.id)
+            await self.sql.execute("select")  # its answer comes after what was said before
+            await asyncio.sleep(0)
+        finally:
+            await self.sql.remove_listener(name, hear)
+            await self.sql.execute("select pg_advisory_unlock_all()")
+        return stored, handed(heard[0], worker.id) if heard else None
 
     async def advance(self, seconds: float) -> None:
         self.monotonic_s += seconds

@@ -224,8 +224,9 @@ class Hand:
         try:
             return await claims.claim(Ask(self.id, QUEUES, TYPES, free=8, most=5))
         except Unavailable:
-            back, _ = await self.plant.until_answered(partial(claims.give_back_strays, self.id, [], older_than_s=0))
-            self.plant.seen["claimed although unanswered, given back"] += len(back)
+            strays, _ = await self.plant.until_answered(partial(claims.strays, self.id, [], older_than_s=0))
+            back, _ = await self.plant.until_answered(partial(claims.release, strays))
+            self.plant.seen["claimed although unanswered, given back"] += len(back.moved)
             return []
 
     async def _die_and_be_replaced(self) -> None:

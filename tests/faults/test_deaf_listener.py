@@ -71,8 +71,8 @@ async def test_a_deaf_listener_is_replaced_and_jobs_are_found_by_polling_meanwhi
         assert listener.listening
         heard.clear()
         await rest(rig.store, worker)
-        (next_job,) = await intake.enqueue([NewJob("echo", {})])
-        await aeventually(lambda: _true(heard == [(ours, str(next_job.id))]))
+        await intake.enqueue([NewJob("echo", {})])
+        await aeventually(lambda: _true(heard == [(ours, "")]))
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 

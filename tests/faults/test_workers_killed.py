@@ -15,6 +15,7 @@ from tests.faults.node import Node, node
 from tests.pressure import Stopwatch
 from windlass.clock import steady_s
 from windlass.model import Job, NewJob, Status
+from windlass.store.postgres import Connection
 from windlass.store.store import Store
 
 Nodes = Callable[..., Node]
@@ -97,6 +98,88 @@ async def test_what_a_frozen_node_writes_after_its_lease_is_refused(url: str, st
             assert job.result is not None
             assert by_token[job.result.strip('"')].pid not in (pids if job.id in lost else set())
     assert not await _burned(store, ids)
+
+
+# Jobs that were handed to a worker that cannot hear of it. --------------------------------------------------------------
+
+
+async def test_a_job_handed_to_a_worker_that_is_killed_before_it_hears_starts_elsewhere_within_a_second(
+    url: str, store: Store, sql: Connection, ledger: Path
+) -> None:
+    with ExitStack() as stack:
+        doomed = stack.enter_context(node(url, ledger, threads=4))
+        await _rest(sql, 1)
+        other = stack.enter_context(node(url, ledger, threads=4))
+        await _rest(sql, 2)
+        for worker in doomed.workers:
+            worker.suspend()
+        job_id = await _handed(store)
+        watch = Stopwatch()
+        await _kill(ledger, doomed.workers)
+        assert max(await _restarts(ledger, {job_id})) < 1 + watch.waited_s
+        await _all_finish(store, [job_id])
+        assert [entry.pid for entry in starts(ledger)] == [worker.pid for worker in other.workers]
+    assert not await _burned(store, [job_id])
+
+
+async def test_no_job_is_handed_to_a_node_that_was_killed_though_nobody_has_noticed_yet(
+    url: str, store: Store, sql: Connection, ledger: Path
+) -> None:
+    with ExitStack() as stack:
+        doomed = stack.enter_context(node(url, ledger, threads=4, processes=2))
+        await _rest(sql, 2)
+        stack.enter_context(node(url, ledger, threads=4))
+        await _rest(sql, 3)
+        doomed.destroy()
+        jobs = [await _handed(store) for _ in range(3)]
+        watch, since_s = Stopwatch(), steady_s()
+        await _all_finish(store, jobs)
+        assert max(entry.at_s for entry in starts(ledger)) - since_s < 3 + watch.waited_s, "found by the next poll"
+        assert [entry.attempt for entry in starts(ledger)] == [1, 1, 1]
+
+
+async def test_a_job_handed_to_a_frozen_node_runs_elsewhere_and_is_not_begun_again_when_it_thaws(
+    url: str, store: Store, sql: Connection, ledger: Path
+) -> None:
+    with ExitStack() as stack:
+        lease = {"lease_ttl_s": 3, "heartbeat_s": 0.5}
+        stack.enter_context(node(url, ledger, threads=4, **lease))  # it leads
+        await _rest(sql, 1)
+        frozen = stack.enter_context(node(url, ledger, threads=4, **lease))
+        await _rest(sql, 2)
+        await _all_finish(store, [await _handed(store)])  # by the first in line, which is the last now
+        await _rest(sql, 2)
+        old = {worker.pid for worker in frozen.workers}
+        stopped = frozen.freeze()
+        job_id = await _handed(store)
+        (job,) = await _all_finish(store, [job_id])
+        for one in stopped:
+            with suppress(psutil.NoSuchProcess):  # its supervisor, thawed before it, has ended it
+                one.resume()
+
+        async def replaced() -> bool:
+            return bool(pids := {worker.pid for worker in frozen.workers}) and not pids & old
+
+        await aeventually(replaced, 30)
+        (entry,) = [entry for entry in starts(ledger) if entry.job_id == job_id]
+        assert entry.pid not in old
+        assert job.attempt == entry.attempt == 2
+    assert not await _burned(store, [job_id])
+
+
+async def _rest(sql: Connection, count: int) -> None:
+    """Until so many workers may be handed a job."""
+
+    async def there() -> bool:
+        return bool(await sql.fetchval("select count(hand_key) from windlass.idle") == count)
+
+    await aeventually(there, 30)
+
+
+async def _handed(store: Store) -> UUID:
+    (stored,) = await store.intake.enqueue([NewJob("work")])
+    assert stored.woken
+    return stored.id
 
 
 # What they share. -------------------------------------------------------------------------------------------------------

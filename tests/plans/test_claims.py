@@ -47,19 +47,6 @@ async def test_a_claim_of_one_job_touches_few_pages(pinned: Probe, sample: Sampl
     assert seen.buffers < 80
 
 
-async def test_a_claim_of_a_named_job_touches_few_pages(probe: Probe, sample: Sample) -> None:
-    async def act(store: Store) -> list[Lease]:
-        (stored,) = await store.intake.enqueue([NewJob(fill.TYPES[0])])
-        ask = Ask(sample.workers[0], ["default"], fill.TYPES, free=8, named=stored.id)
-        leases = await store.claims().claim(ask)
-        assert [lease.job_id for lease in leases] == [stored.id]
-        return leases
-
-    seen = await probe.best(act)
-    print(f"submission and claim of one job: {seen.buffers} buffers")
-    assert seen.buffers < 120
-
-
 async def test_a_claim_over_many_queues_and_demands_looks_no_further_than_its_budget(
     pinned: Probe, sample: Sample
 ) -> None:

@@ -1,6 +1,10 @@
 """What callers do costs what it moves, at any backlog: rows by key, and one partition each."""
 
-from tests.plans.conftest import Sample
+from uuid import uuid4
+
+import asyncpg
+
+from tests.plans.conftest import Sample, Statistics
 from tests.plans.probe import Probe
 from windlass.model import NewJob
 from windlass.store.store import Store
@@ -12,6 +16,26 @@ async def test_enqueue_touches_a_few_pages_per_job(probe: Probe) -> None:
     print(f"enqueue of 200 with 2 tags each: {seen.buffers / 200:.1f} buffers per job")
     assert seen.visited == 0
     assert seen.buffers < 40 * len(jobs)
+
+
+async def test_a_job_that_is_handed_over_touches_few_pages(
+    probe: Probe, sample: Sample, full: dict[Statistics, str]
+) -> None:
+    key, worker_id = uuid4(), sample.workers[0]
+    ears = [await asyncpg.connect(url) for url in full.values()]
+    for ear in ears:
+        await ear.execute("select pg_advisory_lock_shared(hashtextextended($1, 0))", str(key))
+
+    async def act(store: Store) -> None:
+        await store.hints.rest(worker_id, queues=["default"], types=["echo"], free=8, hand_key=key, hand_for_s=9)
+        (stored,) = await store.intake.enqueue([NewJob("echo")])
+        assert stored.id in {job_id for job_id, _ in await store.claims().held(worker_id)}
+
+    seen = await probe.best(act)
+    for ear in ears:
+        await ear.close()
+    print(f"rest, submission and hand-over of one job: {seen.buffers} buffers")
+    assert seen.buffers < 200
 
 
 async def test_keyed_enqueue_touches_a_few_pages_per_job(probe: Probe) -> None:

@@ -10,13 +10,13 @@ from uuid import UUID, uuid4
 
 from tests.factory import reached
 from windlass.bus.postgres import Listener
-from windlass.bus.protocol import NoWaker, named
+from windlass.bus.protocol import NoWaker
 from windlass.clock import steady_s
 from windlass.config import Config, LeaseConfig, StoreConfig, WorkerConfig
 from windlass.lifecycle import Outcome
 from windlass.model import Job, NewJob, NewWorker, Status
 from windlass.store.hints import Hints
-from windlass.store.protocol import channel
+from windlass.store.protocol import Ear, channel
 from windlass.store.store import Store, open_store
 from windlass.worker.claimer import Post
 from windlass.worker.control import Control, Message
@@ -44,11 +44,15 @@ class Placed:
 
     store: Store
     worker: Worker
-    worker_id: UUID
+    post: Post
     slots: Slots
     control: Control
     task: "asyncio.Task[int]"
     said: list[Message]
+
+    @property
+    def worker_id(self) -> UUID:
+        return self.post.worker_id
 
     async def enqueue(self, type_: str, payload: Any = None, **fields: Any) -> UUID:
         (job,) = await self.store.intake.enqueue([NewJob(type_, payload, **fields)])
@@ -90,11 +94,19 @@ async def placed(
     lease: LeaseConfig | None = None,
     children: Any = None,
     listening: bool = False,
-    hinting: Callable[[Hints], Hints] = lambda hints: hints,
+    deaf: bool = False,
+    hinting: Callable[[Hints], Hints] | None = None,
 ) -> AsyncIterator[Placed]:
-    """A worker in this loop. `listening`: woken through the database, as submitters do it; else by the test's hint.
+    """A worker in this loop. `listening`: woken through the database, as submitters do it; else by the test's hint. `deaf`: it
+    seems to listen, and hears nothing.
     `hinting`: what it rests by."""
     queues = queues or {"default": 1}
+    if hinting is None:
+        ear = Ear.LISTENS if listening or deaf else Ear.POLLS
+
+        def hinting(hints: Hints) -> Hints:
+            return hints.through(None, lambda: ear)
+
     async with open_store(replace(config, pool_min=2)) as store:
         ours, theirs = socket.socketpair()
         control, far = await Control.open(ours), await Control.open(theirs)
@@ -104,19 +116,20 @@ async def placed(
         await store.upkeep.register(
             NewWorker(worker_id, f"test-{worker_id}", threads, list(queues), list(types)), lease_ttl_s=3600
         )
+        post = Post(worker_id, types, queues)
         made = Worker(
-            Post(worker_id, types, queues), Config(store=config, worker=worker, lease=lease or LeaseConfig()), slots=slots, control=far,
+            post, Config(store=config, worker=worker, lease=lease or LeaseConfig()), slots=slots, control=far,
             claims=store.claims(), steps=store.claims(), finishes=store.claims(), hints=hinting(store.hints), waker=NoWaker(),
             children=children or NoChildren(), die=lambda code: setattr(made, "_exit_code", code),
         )  # fmt: skip
         said: list[Message] = []
         hearing = asyncio.create_task(_hear(control, said))
         stack = AsyncExitStack()
-        if listening:
-            await stack.enter_async_context(
-                Listener(config, [channel(worker_id)], lambda _, said: made.hint(named(said)))
-            )
-        one = Placed(store, made, worker_id, slots, control, asyncio.create_task(made.work()), said)
+        if listening or deaf:
+            hear = made.hear if listening else _nothing
+            names = [channel(worker_id), channel(post.hand_key)]
+            await stack.enter_async_context(Listener(config, names, hear, presence=post.hand_key))
+        one = Placed(store, made, post, slots, control, asyncio.create_task(made.work()), said)
         try:
             yield one
         finally:
@@ -134,3 +147,7 @@ async def placed(
 async def _hear(control: Control, said: list[Message]) -> None:
     while (message := await control.hear()) is not None:
         said.append(message)
+
+
+def _nothing(_name: str, _said: str) -> None:
+    """Heard and forgotten."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -45,10 +45,8 @@ class Watched:
     def __post_init__(self) -> None:
         self.gate.set()
 
-    async def rest(
-        self, worker_id: UUID, *, queues: Sequence[str], types: Sequence[str], free: int, worked: bool = False
-    ) -> None:
-        await self.hints.rest(worker_id, queues=queues, types=types, free=free, worked=worked)
+    async def rest(self, worker_id: UUID, **said: Any) -> int:
+        return await self.hints.rest(worker_id, **said)
 
     @property
     def outdated(self) -> bool:
@@ -301,8 +299,8 @@ async def test_a_worker_at_rest_hears_of_a_job_and_its_supervisor_of_a_cancel(
     async with Listener(config, channels, lambda *hint: heard.append(hint)) as listener:
         assert listener.listening
         await rig.store.hints.rest(worker.id, queues=worker.queues, types=worker.types, free=8)
-        (told,) = await intake.enqueue([JOB])
-        await aeventually(lambda: _true(heard == [(channel(worker.id), str(told.id))]))
+        await intake.enqueue([JOB])
+        await aeventually(lambda: _true(heard == [(channel(worker.id), "")]))
         (job_id,) = await rig.enqueue(queue="supervised")
         supervised = replace(worker, id=new.id, queues=["supervised"], claims=rig.store.claims())
         (lease,) = await supervised.claim(1)

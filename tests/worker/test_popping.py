@@ -22,6 +22,7 @@ from windlass.config import RedisConfig, StoreConfig
 from windlass.embedded.valkey import EmbeddedValkey
 from windlass.model import NewJob, Status, Want
 from windlass.store.hints import Hints
+from windlass.store.protocol import Ear as Told
 from windlass.store.store import open_store
 
 Sql = asyncpg.Connection
@@ -57,7 +58,7 @@ class Ear:
 async def ear(rig: Rig, valkey: EmbeddedValkey) -> AsyncIterator[Ear]:
     worker = await rig.worker()
     async with open_popper(RedisConfig(redis_url=valkey.url), worker.id) as (pusher, popper):
-        made = Ear(worker, pusher, popper, rig.store.hints.through(pusher, lambda: True))
+        made = Ear(worker, pusher, popper, rig.store.hints.through(pusher, lambda: Told.POPS))
         await aeventually(made.pops)
         await aeventually(lambda: _well(pusher))
         await made.rest()
@@ -117,17 +118,17 @@ async def test_a_worker_that_begins_to_pop_while_it_lies_down_says_so_without_wa
 ) -> None:
     asked = 0
 
-    def pops() -> bool:
+    def ear() -> Told:
         nonlocal asked
         asked += 1
         if (
             asked == 1
         ):  # the first hint of a popper that has just connected comes before the claim, which takes it for itself
             asyncio.get_running_loop().call_soon(site.worker.hint)
-        return asked > 1
+        return Told.POPS if asked > 1 else Told.LISTENS
 
     patient = replace(SOON, poll_s=60)
-    async with placed(config, {}, worker=patient, hinting=lambda hints: hints.through(Deaf(), pops)) as site:
+    async with placed(config, {}, worker=patient, hinting=lambda hints: hints.through(Deaf(), ear)) as site:
 
         async def says_so() -> bool:
             return bool(await sql.fetchval("select pops from windlass.idle"))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID, uuid4
 
 from windlass.bus.patience import done_in_time
-from windlass.bus.protocol import OnHint
+from windlass.bus.protocol import RECONNECTED, OnHint
 from windlass.clock import steady_s
 from windlass.config import StoreConfig
 from windlass.errors import Unavailable, WindlassError
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 _KINDS_MAX: Final = 64  # different wants in one statement; beyond, everyone is woken
 _NUDGES_MAX: Final = 10_000  # jobs; beyond, supervisors find the cancel requests by polling
 _START_S: Final = 2.0
+# Held for as long as the connection lasts, so that all can see that it does (enqueue_one). Shared, lest a new one wait for
+# the end of the old.
+_PRESENCE: Final = "select pg_advisory_lock_shared(hashtextextended($1, 0))"
 _BACK_OFF_S: Final = (0.1, 5.0)
 _log: Final = logging.getLogger(__name__)
 
@@ -129,8 +132,8 @@ class PostgresWaker:
 class Listener:
     """Listens on channels while its block lasts, on one connection that it replaces when it is lost or deaf.
 
-    `on_hint` is called in the loop's thread and must return at once; with "reconnected", for every channel, whenever
-    hints may have been missed.
+    `on_hint` is called in the loop's thread and must return at once; with RECONNECTED, for every channel, whenever
+    hints may have been missed. `presence`: a lock of that name is held while it listens.
     """
 
     def __init__(
@@ -139,12 +142,14 @@ class Listener:
         channels: Sequence[str],
         on_hint: OnHint,
         *,
+        presence: UUID | None = None,
         probe_s: float = 10.0,
         deaf_after_s: float = 5.0,
     ) -> None:
         self._config = config
         self._channels = tuple(channels)
         self._on_hint = on_hint
+        self._presence = presence
         self._probe_s = probe_s
         self._deaf_after_s = deaf_after_s
         self._own_channel = channel(uuid4())
@@ -204,6 +209,8 @@ class Listener:
                 async with asyncio.timeout(self._deaf_after_s):
                     for name in (self._own_channel, *self._channels):
                         await connection.add_listener(name, self._hear)
+                    if self._presence is not None:
+                        await connection.execute(_PRESENCE, str(self._presence))
                 while True:
                     await self._probe(connection)
                     self._is_listening()
@@ -244,7 +251,7 @@ class Listener:
         if self._missed:
             self._missed = False
             for name in self._channels:
-                self._tell(name, "reconnected")
+                self._tell(name, RECONNECTED)
 
     def _hear(self, _connection: Any, _pid: int, name: str, payload: object) -> None:
         if name == self._own_channel:
@@ -259,4 +266,4 @@ class Listener:
         try:
             self._on_hint(name, payload)
         except Exception:  # noqa: BLE001  # one hint that cannot be followed must not cost the connection
-            _log.exception("a hint on %s could not be followed", name)
+            _log.exception("a hint could not be followed")  # not on which channel: some are secret

@@ -9,18 +9,10 @@ from uuid import UUID
 
 from windlass.model import Want
 
-# Called with a channel and what was said there: "", the id of a job, "cancel", or "reconnected" when hints may have
-# been missed.
+# Called with a channel and what was said there: "", a lease that is handed over, "cancel", or RECONNECTED.
 OnHint = Callable[[str, str], None]
-_ID_CHARS: Final = 36
-
-
-def named(said: str) -> UUID | None:
-    """The one job that a hint is about, if it names one."""
-    try:
-        return UUID(said) if len(said) == _ID_CHARS else None
-    except ValueError:  # whoever may notify may say anything
-        return None
+# Hints may have been missed. Known by its identity: anyone may notify a word like it.
+RECONNECTED: Final = "reconnected"
 
 
 class Waker(Protocol):

@@ -24,7 +24,6 @@ from windlass.store.postgres import Postgres
 from windlass.store.protocol import Ask, Progress, Receipt, merged
 
 _LOWEST: Final = -(2**63)
-_YOUNG_S: Final = 0.1
 _BATCH_CHARS_MAX: Final = 16_000_000
 # Data that cannot be what it should, a constraint, a limit of the server: the row's fault, not the moment's.
 _BAD_ROW: Final = ("22", "23", "54")
@@ -47,8 +46,6 @@ class Claims:
     async def claim(self, ask: Ask) -> list[Lease]:
         """Take ready jobs, lowest rank first, while they fit. One wide job at the head may end the answer early:
         what is left of the budget can be asked for again."""
-        if ask.named is not None and (leases := await self._claim_named(ask, ask.named)):
-            return leases
         began_s = time.monotonic()
         floors = {
             key: floor for key, floor in self._floors.at(began_s).items() if key[0] in ask.queues and key[1] <= ask.free
@@ -64,15 +61,6 @@ class Claims:
         self._learn(ask, leases, full=not floors, began_s=began_s)
         return await self._whole(leases)
 
-    async def _claim_named(self, ask: Ask, job_id: UUID) -> list[Lease]:
-        widest = min(ask.free, _budget(ask))
-        args = (job_id, list(ask.queues), list(ask.types), widest, _YOUNG_S)
-        try:
-            rows = await self._postgres.fetch("claim_named", ask.worker_id, uuid4(), *args)
-        except UniqueViolationError:  # it sits in two tables, which the general claim knows how to mend
-            return []
-        return await self._whole([Lease._make(row) for row in rows])
-
     async def _whole(self, leases: list[Lease]) -> list[Lease]:
         orphans = [lease for lease in leases if lease.payload is None]
         if orphans:
@@ -84,12 +72,13 @@ class Claims:
     async def _take(self, ask: Ask, looks: Looks) -> list[asyncpg.Record]:
         queues, demands = [queue for queue, _ in looks], [demand for _, demand in looks]
         args = (queues, demands, list(looks.values()), ask.types, _budget(ask), ask.busy, ask.most)
+        statement = "claim_leaving" if ask.in_line else "claim"
         try:
-            return await self._postgres.fetch("claim", ask.worker_id, uuid4(), *args)
+            return await self._postgres.fetch(statement, ask.worker_id, uuid4(), *args)
         except UniqueViolationError as error:
             if not await self._mend():
                 raise Corrupt(f"claiming from {queues}: {error}") from error
-        return await self._postgres.fetch("claim", ask.worker_id, uuid4(), *args)
+        return await self._postgres.fetch(statement, ask.worker_id, uuid4(), *args)
 
     def _learn(self, ask: Ask, leases: list[Lease], *, full: bool, began_s: float) -> None:
         if len(leases) < ask.most and sum(lease.threads for lease in leases) < _budget(ask):
@@ -156,14 +145,11 @@ class Claims:
         self._floors.forget()
         return await self.settle([settle(lease, Released(), jitter=0) for lease in leases])
 
-    async def give_back_strays(
-        self, worker_id: UUID, held: Collection[UUID], *, older_than_s: float = 5.0
-    ) -> list[UUID]:
-        """Release running rows of this worker that it does not hold: claims whose answer was lost."""
+    async def strays(self, worker_id: UUID, held: Collection[UUID], *, older_than_s: float) -> list[Lease]:
+        """Leases of this worker that it does not hold: claims whose answer was lost, hand-overs it was not told of. For release
+        only: what they are about is left out."""
         rows = await self._postgres.pinned("strays", worker_id, older_than_s, list(held))
-        if not rows:
-            return []
-        return list((await self.release([Lease._make(row) for row in rows])).moved)
+        return [Lease._make(row) for row in rows]
 
     async def held(self, worker_id: UUID) -> set[tuple[UUID, UUID]]:
         """The leases of this worker, as job and token, as far as the database knows."""

@@ -13,7 +13,7 @@ from uuid import UUID
 from windlass.model import Want
 from windlass.store.foreign import adapted
 from windlass.store.postgres import Postgres
-from windlass.store.protocol import Pusher, broadcast_channel
+from windlass.store.protocol import LATE_S, Ear, Pusher, broadcast_channel
 
 _PAGE: Final = 64  # workers woken by one statement
 _PAGES: Final = 16
@@ -23,30 +23,40 @@ _COUNT_MAX: Final = 100_000  # jobs of one want: far more than 1,024 workers can
 
 class Hints:
     def __init__(
-        self, postgres: Postgres, pusher: Pusher | None = None, pops: Callable[[], bool] = lambda: False
+        self, postgres: Postgres, pusher: Pusher | None = None, ear: Callable[[], Ear] = lambda: Ear.LISTENS
     ) -> None:
         self._postgres = postgres
         self._pusher = pusher
-        self._pops = pops
-        self._said = False
+        self._ear = ear
+        self._said = Ear.LISTENS
         self._all_busy = False
 
-    def through(self, pusher: Pusher, pops: Callable[[], bool] = lambda: False) -> "Hints":
-        """The same, and workers that do not hear notifications are told through `pusher`. `pops`: whether that must be said
-        of those who rest by these hints."""
-        return Hints(self._postgres, pusher, pops)
+    def through(self, pusher: Pusher | None, ear: Callable[[], Ear] = lambda: Ear.LISTENS) -> "Hints":
+        """The same, and workers that pop are told through `pusher`. `ear`: how those who rest by these hints hear."""
+        return Hints(self._postgres, pusher, ear)
 
     async def rest(
-        self, worker_id: UUID, *, queues: Sequence[str], types: Sequence[str], free: int, worked: bool = False
-    ) -> None:
+        self,
+        worker_id: UUID,
+        *,
+        queues: Sequence[str],
+        types: Sequence[str],
+        free: int,
+        worked: bool = False,
+        hand_key: UUID | None = None,
+        hand_for_s: float = 0.0,
+    ) -> int:
         """Stand in line to be woken. Then claim once more: what was committed before this is woken for by nobody."""
-        self._said = self._pops()
-        await self._postgres.fetch("rest", worker_id, free, list(queues), list(types), worked, self._said)
+        self._said = ear = self._ear()
+        key = hand_key if ear is Ear.LISTENS else None
+        said = (worker_id, free, list(queues), list(types), worked, ear is Ear.POPS, key, hand_for_s, LATE_S)
+        row = await self._postgres.fetchrow("rest", *said)
+        return 0 if row is None else int(row["held"])
 
     @property
     def outdated(self) -> bool:
         """Whether the worker that rests by these hints is to be told in another way than it said."""
-        return self._said != self._pops()
+        return self._said is not self._ear()
 
     async def leave(self, worker_id: UUID) -> None:
         await self._postgres.fetch("leave", worker_id)

@@ -7,7 +7,7 @@ without doubling. Given the caller's own connection, it happens inside the calle
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import asyncpg
 
@@ -151,7 +151,7 @@ class Intake:
 
     async def _insert_one(self, row: Row) -> list[Enqueued]:
         stored = await self._postgres.fetchrow(
-            "enqueue_one", *row[:10], *row[12:14], self._postgres.config.head_start_s, WAKING
+            "enqueue_one", *row[:10], *row[12:14], self._postgres.config.head_start_s, WAKING, uuid4()
         )
         if stored is None:
             return await self._with_repeated([row], set(), None)

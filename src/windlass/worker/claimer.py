@@ -2,6 +2,9 @@
 
 In that order: stand in line (commit), look once more, sleep. A submitter commits its job, then wakes the head of the line;
 whoever comes second sees the other. Hints may be lost, so it also looks every `poll_s`.
+
+On an idle system there is nothing to claim: the submitter's commit hands the job to the head of the line, and says so by a
+notification (`take`). If that is lost the worker has a stray (strays.py), and gives it back at its next poll.
 """
 
 import asyncio
@@ -9,25 +12,29 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from windlass.clock import steady_s
 from windlass.config import WorkerConfig
 from windlass.errors import Unavailable
 from windlass.lifecycle import Released
+from windlass.model import Lease
 from windlass.pauses import Pauses
 from windlass.placement import Turns
-from windlass.store.protocol import Ask, Claims, Hints
+from windlass.store.protocol import LATE_S, Ask, Claims, Hints
 from windlass.worker.desk import Desk, Kind, Room, kind_of
 from windlass.worker.registry import JobType
 from windlass.worker.settler import Settler
 from windlass.worker.slots import Slots
+from windlass.worker.strays import Strays
 
 _BATCH: Final = 250
 _BACKLOG_MAX: Final = 1_000
 _STRAY_S: Final = 5.0
+_DEAF_S: Final = 15.0  # by then a listener that has heard nothing of what was handed to us has found out why
+_HAND_POLLS: Final = 1.5  # who has not looked for that many polls is not handed a job: it may be dead, or frozen
 _PAUSE_S: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
 _log: Final = logging.getLogger(__name__)
@@ -35,11 +42,12 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """Who claims, what, and from where."""
+    """Who claims, what, and from where. `hand_key`: what names its secret channel."""
 
     worker_id: UUID
     types: Mapping[str, JobType]
     queues: Mapping[str, int]
+    hand_key: UUID = field(default_factory=uuid4)
 
 
 class Claimer:
@@ -67,19 +75,38 @@ class Claimer:
         self._turns = Turns(post.queues)
         self._wake = asyncio.Event()
         self._hinted = False
-        self._named: UUID | None = None  # the job that a hint was about
+        self._strays = Strays(post.worker_id, claims, self._held, self.take)
         self._rested = 0  # threads we stood in line with
-        self._in_line = False
+        self._in_line = False  # or may be: who hands us a job takes us out of it
+        self._took = False  # was handed something since we stood in line
+        self._idle = False  # looked with all threads free, found nothing, and has begun nothing since
+        self._deaf_until_s = 0.0  # we may be, and are handed nothing
         self._asking = False
         self._worked = False  # claimed something since: others in line have waited longer
         self._unsure = False  # a claim may have been made whose answer never came
 
     # What wakes it. -------------------------------------------------------------------------------------------------
 
-    def hint(self, job_id: UUID | None = None) -> None:
-        """There may be work: this job alone, if nothing else has been hinted at."""
-        self._named = None if self._hinted else job_id
+    def hint(self) -> None:
+        """There may be work."""
         self._hinted = True
+        self._wake.set()
+
+    def missed(self) -> None:
+        """There may have been hints that we did not hear, and jobs that were handed to us; from now on we hear."""
+        self._deaf_until_s = 0.0
+        self._unsure = True
+        self.hint()
+
+    def take(self, lease: Lease) -> None:
+        """A job was handed to us."""
+        self._took = True
+        if self._strays.stop(lease) or steady_s() > self._slots.lease_until_s > 0:
+            return  # it is somebody else's by now, or may be
+        if self.draining or lease.type not in self._jobs or lease.threads > self._desk.room().width:
+            self._settler.release([lease], Released())
+        else:
+            self._begin([lease])
         self._wake.set()
 
     def stir(self) -> None:
@@ -116,36 +143,54 @@ class Claimer:
     async def _round(self) -> None:
         """Claim until there is no room or nothing to claim, then sleep until either may have changed."""
         if self._unsure:
-            await self.give_back_strays(older_than_s=0)
             self._unsure = False
+            await self.give_back_strays(older_than_s=0)
         room = self._desk.room()
         if room.budget <= 0 or room.width <= 0 or self._settler.backlog > _BACKLOG_MAX:
             if self._in_line:  # a hint sent to us now would be lost on one that cannot take the job
-                self._in_line = False
                 await self._hints.leave(self._post.worker_id)
+                self._in_line = False
             await self._sleep(self._config.poll_s)
             return
         if await self._claim(room) >= min(room.budget, _BATCH):
             return
         # Came back short. In line first, then look once more: what is committed from now on wakes us.
         while not self.draining and (room := self._desk.room()).width > 0:
-            self._hinted, self._named = False, None
-            free, worked = min(room.width, self._desk.threads), self._worked
-            self._worked = False
-            await self._hints.rest(
-                self._post.worker_id, queues=self._queues, types=self._types, free=free, worked=worked
-            )
-            self._rested, self._in_line = room.width, True
-            if await self._claim(room):
+            if room.busy == 0 and not self._idle:
+                return  # look with all our threads first
+            await self._rest(room)
+            room = self._desk.room()  # something may have been handed to us already
+            if room.width <= 0 or await self._claim(room):
                 return
             await self._until_worth_a_look()
-            if self._hinted:
+            if self._hinted or self._unsure:
                 return
 
+    async def _rest(self, room: Room) -> None:
+        """Stand in line. Jobs are handed to us only while nothing can keep our loop from hearing of them, and there is none
+        to claim that would go first: all threads are free, and we have looked."""
+        self._hinted = self._took = False
+        free, worked = min(room.width, self._desk.threads), self._worked
+        self._worked = False
+        hand_key = self._post.hand_key if room.busy == 0 and self._idle and steady_s() >= self._deaf_until_s else None
+        self._rested, self._in_line = room.width, True
+        with self._strays.holding_up():
+            had = await self._hints.rest(
+                self._post.worker_id, queues=self._queues, types=self._types, free=free, worked=worked,
+                hand_key=hand_key, hand_for_s=_HAND_POLLS * self._config.poll_s,
+            )  # fmt: skip
+            if self._strays.waiting:  # handed over before this: we may be in line again, and the job may hold us up
+                await self._hints.leave(self._post.worker_id)
+        if had > len(self._held()):
+            await self.give_back_strays(older_than_s=LATE_S)
+
     async def _until_worth_a_look(self) -> None:
-        """A hint, a poll's time, more room than we stood in line with, or another way to be told of work than we said."""
+        """A hint, a job handed to us, a poll's time, more room than we stood in line with, or another way to be told of work
+        than we said."""
         until_s = steady_s() + self._config.poll_s * (0.75 + 0.5 * random.random())
-        while not (self.draining or self._hinted) and (left_s := until_s - steady_s()) > 0:
+        while not (self.draining or self._hinted or self._unsure or self._took):
+            if (left_s := until_s - steady_s()) <= 0:
+                return
             await self._sleep(left_s)
             if self._desk.room().width > self._rested or self._hints.outdated:
                 return
@@ -153,12 +198,9 @@ class Claimer:
     async def _claim(self, room: Room) -> int:
         """Ask once, or first the queue whose turn it is and then all; the number of threads that came."""
         got = 0
-        named, self._named = self._named, None
         if self._hinted:
             self._claims.look_afresh()
             self._hinted = False
-        if named is not None:
-            return await self._ask(room, self._queues, named)
         if (queue := self._turns.next()) is not None:
             got = await self._ask(room, [queue])
             room = self._desk.room()
@@ -166,9 +208,10 @@ class Claimer:
             return got
         return got + await self._ask(room, self._queues)
 
-    async def _ask(self, room: Room, queues: Sequence[str], named: UUID | None = None) -> int:
+    async def _ask(self, room: Room, queues: Sequence[str]) -> int:
         ask = Ask(
-            self._post.worker_id, queues, self._types, room.width, room.busy, budget=room.budget, most=_BATCH, named=named
+            self._post.worker_id, queues, self._types, room.width, room.busy,
+            budget=room.budget, most=_BATCH, in_line=self._in_line,
         )  # fmt: skip
         self._asking = True
         try:
@@ -180,13 +223,17 @@ class Claimer:
             self._settler.release(leases, Released())
             return 0
         if leases:
-            self._worked = True
-            self.fed_s = self._slots.claimed_s
-            self._desk.add(
-                [(lease, *(self._suspects if lease.suspect else self._jobs)[lease.type]) for lease in leases]
-            )
-            self.begin()
+            self._in_line = False
+            self._begin(leases)
+        elif room.busy == 0 and queues is self._queues:
+            self._idle = True
         return sum(lease.threads for lease in leases)
+
+    def _begin(self, leases: Sequence[Lease]) -> None:
+        self._worked, self._idle = True, False
+        self.fed_s = steady_s()
+        self._desk.add([(lease, *(self._suspects if lease.suspect else self._jobs)[lease.type]) for lease in leases])
+        self.begin()
 
     async def _leave(self) -> None:
         with suppress(Unavailable, TimeoutError):  # the leader removes the rows of the dead
@@ -195,14 +242,19 @@ class Claimer:
     # What may go wrong. ---------------------------------------------------------------------------------------------
 
     async def give_back_strays(self, older_than_s: float = _STRAY_S) -> None:
-        """Give back what we were handed without hearing of it: claims whose answer was lost. Younger ones may be on
-        their way here, unless it is the claim loop that asks."""
+        """Give back what we hold without having heard of it: claims whose answer was lost, jobs handed to us whose
+        notification was. Younger ones may be on their way here, unless it is the claim loop that asks."""
         if older_than_s and self._asking:
             return  # its answer may have been waiting for our loop for that long
-        held = {lease.job_id for lease in (*self._desk.held(), *self._settler.held())}
-        strays = await self._claims.give_back_strays(self._post.worker_id, held, older_than_s=older_than_s)
-        if strays:
-            _log.warning("gave back %d jobs whose claim was never answered", len(strays))
+        if back := await self._strays.give_back(older_than_s):
+            _log.warning("gave back %d jobs that were ours without our knowing", len(back))
+            self._deaf_until_s = steady_s() + _DEAF_S
+            self._settler.wake_for(back)
+            self.hint()
+
+    def _held(self) -> list[Lease]:
+        """Every lease that we know of."""
+        return [*self._desk.held(), *self._settler.held()]
 
     async def overlooks(self, waited_s: float) -> bool:
         """Whether work has waited for that long that we have room for, and do not get."""

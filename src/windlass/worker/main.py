@@ -22,12 +22,11 @@ import uvloop
 
 from windlass import telemetry
 from windlass.bus.postgres import Listener, PostgresWaker
-from windlass.bus.protocol import named
 from windlass.bus.waking import Waking
 from windlass.config import Config, StoreConfig
 from windlass.errors import Misconfigured, Unavailable
 from windlass.pauses import Pauses
-from windlass.store.protocol import broadcast_channel, channel
+from windlass.store.protocol import Ear, broadcast_channel, channel
 from windlass.store.store import Store, open_store
 from windlass.worker.claimer import Post
 from windlass.worker.control import Control, Message, config_heard
@@ -92,12 +91,18 @@ async def _serve_app(app: Apps, start: Message, config: Config, slots: Slots, co
         if any(job.isolation == "process" for job in app.types.values()):
             children.warm()
         stack.push_async_callback(children.aclose)
-        hints, popper = store.hints, None
+        pusher, popper = None, None
         if config.redis.redis_url is not None:
             from windlass.bus.redis.popping import open_popper  # noqa: PLC0415 - else nobody needs the driver
 
             pusher, popper = await stack.enter_async_context(open_popper(config.redis, post.worker_id))
-            hints = hints.through(pusher, lambda: popper.popping and not listener.listening)
+
+        def ear() -> Ear:
+            if listener.listening:
+                return Ear.LISTENS
+            return Ear.POPS if popper is not None and popper.popping else Ear.POLLS
+
+        hints = store.hints.through(pusher, ear)
         waker = PostgresWaker(hints)
         stack.push_async_callback(waker.aclose)
         app.use(config)  # what handlers enqueue from loops of their own goes where their jobs came from
@@ -112,8 +117,8 @@ async def _serve_app(app: Apps, start: Message, config: Config, slots: Slots, co
             popper.on_hint = worker.hint
         children.progressed = worker.progressed
         children.entrusted = lambda run, child: slots.set_child(run.slot, child)
-        names = [channel(post.worker_id), broadcast_channel(config.store.schema)]
-        listener = Listener(config.store, names, lambda _channel, said: worker.hint(named(said)))
+        names = [channel(post.worker_id), channel(post.hand_key), broadcast_channel(config.store.schema)]
+        listener = Listener(config.store, names, worker.hear, presence=post.hand_key)
         await stack.enter_async_context(listener)
         gc.freeze()  # what is imported stays; to look through it for garbage takes 20 ms, in the middle of a job
         try:

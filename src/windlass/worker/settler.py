@@ -126,12 +126,14 @@ class Settler:
                     lease.job_id, lease.type, lease.attempt, settlement.status,
                     extra=about(lease),
                 )  # fmt: skip
-        wants = [
-            Want(lease.queue, lease.type, lease.threads)
-            for lease, settlement in batch
+        self.wake_for(
+            lease for lease, settlement in batch
             if settlement.status is Status.READY and lease.job_id in receipt.moved
-        ]
-        if wants:
+        )  # fmt: skip
+
+    def wake_for(self, leases: Iterable[Lease]) -> None:
+        """These have gone back."""
+        if wants := [Want(lease.queue, lease.type, lease.threads) for lease in leases]:
             self._waker.wake(wants)
 
 

@@ -13,13 +13,14 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from windlass.blocking import waited
-from windlass.bus.protocol import Waker
+from windlass.bus.protocol import RECONNECTED, Waker
 from windlass.clock import steady_s
 from windlass.config import Config
 from windlass.errors import Unavailable
 from windlass.lifecycle import Released, Settlement, storable
 from windlass.model import Lease
-from windlass.store.protocol import Claims, Hints, Progress
+from windlass.store.protocol import Claims, Hints, Progress, channel
+from windlass.store.protocol.hand_over import handed
 from windlass.telemetry import about
 from windlass.worker.claimer import Claimer, Post
 from windlass.worker.control import Control
@@ -63,6 +64,7 @@ class Worker:
         die: Callable[[int], None] = os._exit,
     ) -> None:
         self._worker_id = post.worker_id
+        self._secret_channel = channel(post.hand_key)
         self._die = die  # at once: closing connections of a database that does not answer takes its time
         self._config = config
         self._control = control
@@ -88,6 +90,15 @@ class Worker:
         self._exit_code = 0
         self._ended = asyncio.Event()
         self.hint = self._claimer.hint
+
+    def hear(self, name: str, said: str) -> None:
+        """A notification: a job that is handed to us, or a hint that there may be one to claim."""
+        if said is RECONNECTED:
+            self._claimer.missed()
+        elif name == self._secret_channel:
+            self._claimer.take(handed(said, self._worker_id))
+        else:
+            self._claimer.hint()
 
     async def work(self) -> int:
         """Until told to stop, or past saving."""

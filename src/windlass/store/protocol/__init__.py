@@ -5,12 +5,13 @@ They exist for typed slices, and for wrappers that fail on purpose in tests; not
 
 from windlass.store.protocol.accounts import Accounts, ApiKey, AuditEntry, User
 from windlass.store.protocol.callers import Intake
-from windlass.store.protocol.hints import Hints, Pusher, broadcast_channel, channel
+from windlass.store.protocol.hints import LATE_S, Ear, Hints, Pusher, broadcast_channel, channel
 from windlass.store.protocol.upkeep import Cause, LostLease, Rolled, Upkeep, WideJob
 from windlass.store.protocol.views import Check, DeadLetterGroup, DeadLetterGroups, Found, JobQuery, Page, Views
 from windlass.store.protocol.workers import Ask, Claims, Progress, Receipt, Settled, merged
 
 __all__ = [
+    "LATE_S",
     "Accounts",
     "ApiKey",
     "Ask",
@@ -20,6 +21,7 @@ __all__ = [
     "Claims",
     "DeadLetterGroup",
     "DeadLetterGroups",
+    "Ear",
     "Found",
     "Hints",
     "Intake",

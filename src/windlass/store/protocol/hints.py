@@ -1,12 +1,11 @@
 """Who rests, how to wake them, and the channels that wake-ups travel on."""
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Protocol
+from enum import Enum
+from typing import Any, Final, Protocol
 from uuid import UUID
 
-from windlass.model import (
-    Want,
-)
+from windlass.model import Want
 
 
 def channel(owner_id: UUID) -> str:
@@ -17,6 +16,17 @@ def channel(owner_id: UUID) -> str:
 def broadcast_channel(schema: str) -> str:
     """Where every worker is woken."""
     return f"{schema}_all"
+
+
+LATE_S: Final = 0.5  # what was handed over that long ago should have been heard of
+
+
+class Ear(Enum):
+    """How a worker hears of work."""
+
+    LISTENS = "listens"
+    POPS = "pops"
+    POLLS = "polls"
 
 
 class Pusher(Protocol):
@@ -30,10 +40,19 @@ class Hints(Protocol):
     """Who rests, and how to wake them. Nothing is correct because of it: whatever is hinted is also polled."""
 
     async def rest(
-        self, worker_id: UUID, *, queues: Sequence[str], types: Sequence[str], free: int, worked: bool = False
-    ) -> None:
+        self,
+        worker_id: UUID,
+        *,
+        queues: Sequence[str],
+        types: Sequence[str],
+        free: int,
+        worked: bool = False,
+        hand_key: UUID | None = None,
+        hand_for_s: float = 0.0,
+    ) -> int:
         """Stand in line to be woken, and claim once more before sleeping. A worker that is in line keeps its place, or
-        goes to the end if it has had work since (`worked`). Never waits for those who wake."""
+        goes to the end if it has had work since (`worked`). Within `hand_for_s` a job may be handed to it on the channel of
+        `hand_key`. Returns how many jobs it has had for longer than LATE_S. Never waits for those who wake."""
 
     @property
     def outdated(self) -> bool:

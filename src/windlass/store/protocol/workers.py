@@ -18,8 +18,8 @@ from windlass.model import (
 class Ask:
     """What a worker wants: jobs of its queues and types, each at most `free` threads wide.
 
-    `budget`: threads of all of them together; more than `free` fills a buffer. `busy`: threads in use now. `named`: a
-    job that has just become ready, by what a wake-up said: it alone is taken, if it can be.
+    `budget`: threads of all of them together; more than `free` fills a buffer. `busy`: threads in use now.
+    `in_line`: it stands in line to be woken, which it leaves if it gets something.
     """
 
     worker_id: UUID
@@ -29,7 +29,7 @@ class Ask:
     busy: int = 0
     budget: int | None = None
     most: int = 1_000
-    named: UUID | None = None
+    in_line: bool = False
 
 
 class Progress(NamedTuple):
@@ -89,10 +89,9 @@ class Claims(Protocol):
     async def release(self, leases: Iterable[Lease]) -> Receipt:
         """Give jobs back untouched: they keep their rank and burn nothing."""
 
-    async def give_back_strays(
-        self, worker_id: UUID, held: Collection[UUID], *, older_than_s: float = ...
-    ) -> list[UUID]:
-        """Release running rows of this worker that it does not hold: claims whose answer was lost."""
+    async def strays(self, worker_id: UUID, held: Collection[UUID], *, older_than_s: float) -> list[Lease]:
+        """Leases of this worker that it does not hold: claims whose answer was lost, hand-overs it was not told of. For release
+        only: what they are about is left out."""
 
     async def held(self, worker_id: UUID) -> set[tuple[UUID, UUID]]:
         """The leases of this worker, as job and token, as far as the database knows."""

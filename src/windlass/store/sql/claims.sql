@@ -4,41 +4,18 @@
 -- Take ready jobs for a worker.
 select * from windlass.claim_v1($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
--- name: claim_named
--- Take the one job that a wake-up has named: half the time of the general claim, which on an idle system is a quarter of
--- a millisecond. Guards as there: the lease, the pause, and no reservation, whose job would go first. Only while it is
--- young ($7, in seconds): a hint that came late must not pass over jobs of higher priority. Nothing found: claim as usual.
-with hasty as materialized (
-  select set_config('synchronous_commit', 'off', true)
+-- name: claim_leaving
+-- The same for a worker that stands in line to be woken: one that has found work by itself leaves it, or it would be handed more
+-- while a handler may hold up its loop. A row that somebody is taking away at this moment is left to him.
+with taken as materialized (
+  select * from windlass.claim_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ), gone as (
-  delete from windlass.ready r
-  where r.job_id = any (array(select t.job_id from windlass.ready t where t.job_id = $3::uuid for update skip locked))
-    and r.queue = any ($4::text[]) and r.type = any ($5::text[]) and r.thread_demand <= $6::integer
-    and r.ready_at > now() - make_interval(secs => $7::double precision) and r.crashed_at is null
-    and exists (
-      select from windlass.worker w
-      where w.id = any (array[$1::uuid]) and w.died_at is null and not w.draining and w.lease_until > now()
-    )
-    and not exists (select from windlass.queue q where q.name = r.queue and q.paused)
-    and not exists (select from windlass.reservation v where v.worker_id = $1 and v.expires_at > now())
-    and exists (select from hasty)
-  returning r.*
-), moved as (
-  insert into windlass.running (job_id, rank, ready_at, attempt, failures, thread_demand, suspect, queue, type,
-    crashed_at, claimed_at, token, worker_id)
-  select g.job_id, g.rank, g.ready_at, g.attempt + 1, g.failures, g.thread_demand, g.suspect, g.queue, g.type,
-    g.crashed_at, now(), $2::uuid, $1
-  from gone g
-  returning *
-), counted as (
-  insert into windlass.counter (status, queue, type, n)
-  select side.status, m.queue, m.type, side.sign
-  from moved m cross join (values ('ready', -1), ('running', 1)) as side (status, sign)
+  delete from windlass.idle i
+  where i.worker_id = any (array(
+    select o.worker_id from windlass.idle o where o.worker_id = $1 and exists (select from taken) for update skip locked
+  ))
 )
-select m.job_id, m.attempt, m.token, m.worker_id, m.type, m.queue, m.thread_demand as threads, m.rank, m.failures,
-  m.suspect, 0 as crashes, j.max_attempts, j.timeout_s, j.retry, j.payload, j.name, j.priority, j.thread_demand, j.tags,
-  j.idempotency_key, j.trace, date_part('epoch', m.claimed_at - m.ready_at) as waited_s
-from moved m left join windlass.job j on j.id = $3;
+select * from taken;
 
 -- name: settle
 -- Write a batch of settlements. Cast, because a handler's own connection may be of a driver that guesses the types.
@@ -110,7 +87,7 @@ where exists (
 );
 
 -- name: strays
--- Running rows of a worker that it does not hold: claims whose answer was lost. Index: running_worker.
+-- Running rows of a worker that it does not hold: claims whose answer was lost, hand-overs it was not told of. Index: running_worker.
 select r.job_id, r.attempt, r.token, r.worker_id, r.type, r.queue, r.thread_demand as threads, r.rank, r.failures,
   r.suspect, 0 as crashes, 1 as max_attempts, 0 as timeout_s, null as retry, '' as payload, null as name,
   0 as priority, r.thread_demand, null as tags, null as idempotency_key, null as trace, 0 as waited_s

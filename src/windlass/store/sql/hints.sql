@@ -3,21 +3,28 @@
 -- `pops` is said of do not hear notifications: who rouses them tells them through Redis, if he can.
 
 -- name: rest
--- A worker with room says so; its place in the line stays, unless it has had work since ($5). A row that a rouser is
--- taking away at this moment is left to it, without waiting: that rouser wakes the worker. Index: the primary key.
+-- A worker with room says so; its place in the line stays, unless it has had work since ($5). $7: the secret channel on which a job
+-- may be handed to it within $8 seconds; null: it is only told. A row that a rouser is taking away at this moment is left to it,
+-- without waiting: that rouser wakes the worker. Returns how many jobs are this worker's for longer than $9 seconds. Indexes: the
+-- primary key, running_worker.
 with mine as (
   select i.worker_id from windlass.idle i where i.worker_id = $1 for update skip locked
 ), kept as (
   update windlass.idle i
-  set free = $2, queues = $3::text[], types = $4::text[], pops = $6,
+  set free = $2, queues = $3::text[], types = $4::text[], pops = $6, hand_key = $7::uuid,
+    hand_until = now() + make_interval(secs => $8::double precision),
     since = case when $5 then clock_timestamp() else i.since end
   where i.worker_id = any (array(select m.worker_id from mine m))
-    and ($5 or (i.free, i.queues, i.types, i.pops) is distinct from ($2, $3::text[], $4::text[], $6))
+    and ($5 or $7::uuid is not null
+      or (i.free, i.queues, i.types, i.pops, i.hand_key) is distinct from ($2, $3::text[], $4::text[], $6, $7))
+), put as (
+  insert into windlass.idle (worker_id, since, free, queues, types, pops, hand_key, hand_until)
+  select $1, clock_timestamp(), $2, $3::text[], $4::text[], $6, $7, now() + make_interval(secs => $8)
+  where not exists (select from windlass.idle i where i.worker_id = $1)
+  on conflict (worker_id) do nothing
 )
-insert into windlass.idle (worker_id, since, free, queues, types, pops)
-select $1, clock_timestamp(), $2, $3::text[], $4::text[], $6
-where not exists (select from windlass.idle i where i.worker_id = $1)
-on conflict (worker_id) do nothing;
+select count(*) as held from windlass.running r
+where r.worker_id = $1 and r.claimed_at < now() - make_interval(secs => $9::double precision);
 
 -- name: leave
 -- A worker is busy, or gone. What a rouser is taking away at this moment is left to it, without waiting.

@@ -1,0 +1,62 @@
+"""Leases that a worker has without knowing: claims whose answer was lost, jobs handed to it whose notification was.
+
+They are looked for and given back. A notification may come after all, during the search or after it; so tokens are remembered
+before their leases go back, and what is handed over while a search is under way waits for its end. Else a job would
+begin here that is somebody else's by then.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+from uuid import UUID
+
+from windlass.model import Lease
+from windlass.store.protocol import Claims
+
+_REMEMBERED_MAX: Final = 10_000
+
+
+class Strays:
+    """`held`: every lease that the worker knows of. `take`: called with what was handed over and had to wait."""
+
+    def __init__(
+        self, worker_id: UUID, claims: Claims, held: Callable[[], Sequence[Lease]], take: Callable[[Lease], None]
+    ) -> None:
+        self._worker_id = worker_id
+        self._claims = claims
+        self._held = held
+        self._take = take
+        self._under_way = 0
+        self.waiting: list[Lease] = []
+        self._given_back: dict[UUID, None] = {}  # tokens, oldest first
+
+    def stop(self, lease: Lease) -> bool:
+        """Whether a lease that was handed over must not be taken: not now, or never."""
+        if self._under_way:
+            self.waiting.append(lease)
+            return True
+        return lease.token in self._given_back
+
+    @contextmanager
+    def holding_up(self) -> Iterator[None]:
+        """What is handed over meanwhile is taken at the end."""
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                waiting, self.waiting = self.waiting, []
+                for lease in waiting:
+                    self._take(lease)
+
+    async def give_back(self, older_than_s: float) -> list[Lease]:
+        """Returns what went back."""
+        with self.holding_up():
+            held = {lease.job_id for lease in self._held()}
+            strays = await self._claims.strays(self._worker_id, held, older_than_s=older_than_s)
+            self._given_back |= dict.fromkeys(lease.token for lease in strays)
+            while len(self._given_back) > _REMEMBERED_MAX:
+                del self._given_back[next(iter(self._given_back))]
+        moved = (await self._claims.release(strays)).moved
+        return [lease for lease in strays if lease.job_id in moved]
