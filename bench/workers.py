@@ -91,6 +91,7 @@ async def latency(server_url: str, jobs: int) -> list[Result]:
     async with fresh(server_url) as bench, workers(bench):
         waker = PostgresWaker(bench.store.hints)
         intake = Waking(bench.store.intake, waker, bench.store.hints)
+        await settled(bench, resting=1)
         began = time.perf_counter()
         for n in range(jobs):
             await asyncio.sleep(max(0.0, began + n * 0.02 - time.perf_counter()))
@@ -105,9 +106,25 @@ async def latency(server_url: str, jobs: int) -> list[Result]:
     bare = await bare_latency(server_url, jobs)
     return [
         within("submit to start, idle, p50 / 2 ms", median(times), 2.0, "ms"),
-        within("submit to start, idle, p99 / 5 ms", quantiles(times, n=100)[98], 5.0, "ms"),
+        within("submit to start, idle, p99 / 5 ms", _p99(times), 5.0, "ms"),
         within("submit to start, idle, p50 / twice the bare way", median(times), 2 * median(bare), "ms"),
+        within("submit to start, idle, p99 / twice the bare way", _p99(times), 2 * _p99(bare), "ms"),
     ]
+
+
+async def settled(bench: Bench, resting: int = 0) -> None:
+    """An idle system: so many workers rest, and what it took to make all this is on the disk. Without that, the first seconds
+    measure how the disk catches up with a new database."""
+    connection = await bench.connect()
+    await connection.execute("checkpoint")
+    while await connection.fetchval("select count(hand_key) from windlass.idle") < resting:
+        await asyncio.sleep(0.05)
+    await connection.close()
+    await asyncio.to_thread(os.sync)
+
+
+def _p99(times: list[float]) -> float:
+    return quantiles(times, n=100)[98]
 
 
 async def bare_latency(server_url: str, jobs: int) -> list[float]:
@@ -119,6 +136,7 @@ async def bare_latency(server_url: str, jobs: int) -> list[float]:
         await sender.execute("create table bare (id bigint primary key, payload text)")
         await taker.execute("set synchronous_commit = off")
         taken: asyncio.Future[float] = loop.create_future()
+        await settled(bench)
 
         async def take(row: int) -> None:
             await taker.fetch("delete from bare where id = $1 returning payload", row)
