@@ -55,7 +55,8 @@ class Plan:
     threads: int = 8
     long: float = 0.002  # the share of jobs that are under way long enough to meet those who take them over
     seed: int = 1
-    submitters: int = 4
+    submitters: int = 4  # the first of them submits one by one: such jobs are handed to workers at rest
+    batch: int = _BATCH  # the others
     quiet_s: float = 600.0  # how long it may take until all jobs are done, after the last kill
 
 
@@ -84,12 +85,12 @@ class Load:
         self._ids = Ids(store.postgres.now_ms)
         self._witness = Witness(file)
 
-    async def submit(self, make: Callable[[UUID], NewJob], count: int, seconds: float) -> None:
+    async def submit(self, make: Callable[[UUID], NewJob], count: int, seconds: float, batch: int = _BATCH) -> None:
         """So many jobs, evenly over the time; as soon as possible once behind."""
         began_s = steady_s()
-        for n in range(0, count, _BATCH):
+        for n in range(0, count, batch):
             await until(began_s + seconds * n / count)
-            await self.send([make(job_id) for job_id in self._ids.make(min(_BATCH, count - n))])
+            await self.send([make(job_id) for job_id in self._ids.make(min(batch, count - n))])
 
     async def send(self, batch: list[NewJob]) -> None:
         self._witness.note(f"sent {job.id}" for job in batch)
@@ -152,7 +153,7 @@ class Storm:
         async with asyncio.TaskGroup() as group:
             for n in range(plan.submitters):
                 count = plan.jobs // plan.submitters + (n < plan.jobs % plan.submitters)
-                group.create_task(load.submit(self._job, count, plan.seconds))
+                group.create_task(load.submit(self._job, count, plan.seconds, batch=plan.batch if n else 1))
             group.create_task(self._kill_processes(began_s))
             group.create_task(self._kill_database(began_s))
 
@@ -265,7 +266,7 @@ async def _database(folder: Path) -> AsyncIterator[tuple[EmbeddedPostgres, Store
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("jobs", "nodes", "processes", "threads", "seed", "submitters"):
+    for name in ("jobs", "nodes", "processes", "threads", "seed", "submitters", "batch"):
         parser.add_argument(f"--{name}", type=int, default=getattr(Plan(), name))
     for name in ("seconds", "long"):
         parser.add_argument(f"--{name}", type=float, default=getattr(Plan(), name))

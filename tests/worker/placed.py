@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from tests.factory import reached
 from windlass.bus.postgres import Listener
-from windlass.bus.protocol import NoWaker
+from windlass.bus.protocol import NoWaker, Waker
 from windlass.clock import steady_s
 from windlass.config import Config, LeaseConfig, StoreConfig, WorkerConfig
 from windlass.lifecycle import Outcome
@@ -95,6 +95,7 @@ async def placed(
     children: Any = None,
     listening: bool = False,
     deaf: bool = False,
+    waker: Waker | None = None,
     hinting: Callable[[Hints], Hints] | None = None,
 ) -> AsyncIterator[Placed]:
     """A worker in this loop. `listening`: woken through the database, as submitters do it; else by the test's hint. `deaf`: it
@@ -119,7 +120,7 @@ async def placed(
         post = Post(worker_id, types, queues)
         made = Worker(
             post, Config(store=config, worker=worker, lease=lease or LeaseConfig()), slots=slots, control=far,
-            claims=store.claims(), steps=store.claims(), finishes=store.claims(), hints=hinting(store.hints), waker=NoWaker(),
+            claims=store.claims(), steps=store.claims(), finishes=store.claims(), hints=hinting(store.hints), waker=NoWaker() if waker is None else waker,
             children=children or NoChildren(), die=lambda code: setattr(made, "_exit_code", code),
         )  # fmt: skip
         said: list[Message] = []

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 _KINDS_MAX: Final = 64  # different wants in one statement; beyond, everyone is woken
 _NUDGES_MAX: Final = 10_000  # jobs; beyond, supervisors find the cancel requests by polling
 _START_S: Final = 2.0
-# Held for as long as the connection lasts, so that all can see that it does (enqueue_one). Shared, lest a new one wait for
-# the end of the old.
-_PRESENCE: Final = "select pg_advisory_lock_shared(hashtextextended($1, 0))"
+# Held for as long as the connection lasts, so that all can see that it does (enqueue_one). Shared, lest a new one find the
+# old still there. Never waited for: whoever may connect may hold it against us, and a backend that waits for a lock
+# outlives its client.
+_PRESENCE: Final = "select pg_try_advisory_lock_shared(hashtextextended($1, 0))"
 _BACK_OFF_S: Final = (0.1, 5.0)
 _log: Final = logging.getLogger(__name__)
 
@@ -209,10 +210,11 @@ class Listener:
                 async with asyncio.timeout(self._deaf_after_s):
                     for name in (self._own_channel, *self._channels):
                         await connection.add_listener(name, self._hear)
-                    if self._presence is not None:
-                        await connection.execute(_PRESENCE, str(self._presence))
+                present = self._presence is None
                 while True:
                     await self._probe(connection)
+                    # Only now: behind a pooler, which fails the probe, the lock would stay with a connection of others.
+                    present = present or await connection.fetchval(_PRESENCE, str(self._presence))
                     self._is_listening()
                     # Not wait_for: in Python 3.11 it forgets a cancellation that comes as the connection is lost.
                     with contextlib.suppress(TimeoutError):

@@ -75,11 +75,10 @@ class Claimer:
         self._turns = Turns(post.queues)
         self._wake = asyncio.Event()
         self._hinted = False
-        self._strays = Strays(post.worker_id, claims, self._held, self.take)
-        self._rested = 0  # threads we stood in line with
+        self._strays = Strays(post.worker_id, claims, held=self._held, asking=lambda: self._asking, take=self.take)
+        self._rested = Room(0, 0, 0)  # what we stood in line with
         self._in_line = False  # or may be: who hands us a job takes us out of it
         self._took = False  # was handed something since we stood in line
-        self._idle = False  # looked with all threads free, found nothing, and has begun nothing since
         self._deaf_until_s = 0.0  # we may be, and are handed nothing
         self._asking = False
         self._worked = False  # claimed something since: others in line have waited longer
@@ -156,33 +155,33 @@ class Claimer:
             return
         # Came back short. In line first, then look once more: what is committed from now on wakes us.
         while not self.draining and (room := self._desk.room()).width > 0:
-            if room.busy == 0 and not self._idle:
-                return  # look with all our threads first
-            await self._rest(room)
-            room = self._desk.room()  # something may have been handed to us already
-            if room.width <= 0 or await self._claim(room):
+            if await self._lie_down(room):
                 return
             await self._until_worth_a_look()
             if self._hinted or self._unsure:
                 return
 
+    async def _lie_down(self, room: Room) -> int:
+        """Stand in line, and look once more; the number of threads that came. A job that is handed to us meanwhile waits for that:
+        what is found goes first, a wide one say that has waited for all threads. And should the job hold up our loop, we are
+        not in line again by then: it was handed to us before, or the next thing that we send takes us out."""
+        with self._strays.holding_up():
+            await self._rest(room)
+            return await self._claim(self._desk.room())
+
     async def _rest(self, room: Room) -> None:
-        """Stand in line. Jobs are handed to us only while nothing can keep our loop from hearing of them, and there is none
-        to claim that would go first: all threads are free, and we have looked."""
+        """Stand in line. Jobs are handed to us only while all threads are free: nothing can keep our loop from hearing."""
         self._hinted = self._took = False
         free, worked = min(room.width, self._desk.threads), self._worked
         self._worked = False
-        hand_key = self._post.hand_key if room.busy == 0 and self._idle and steady_s() >= self._deaf_until_s else None
-        self._rested, self._in_line = room.width, True
-        with self._strays.holding_up():
-            had = await self._hints.rest(
-                self._post.worker_id, queues=self._queues, types=self._types, free=free, worked=worked,
-                hand_key=hand_key, hand_for_s=_HAND_POLLS * self._config.poll_s,
-            )  # fmt: skip
-            if self._strays.waiting:  # handed over before this: we may be in line again, and the job may hold us up
-                await self._hints.leave(self._post.worker_id)
-        if had > len(self._held()):
-            await self.give_back_strays(older_than_s=LATE_S)
+        hand_key = self._post.hand_key if room.busy == 0 and steady_s() >= self._deaf_until_s else None
+        self._rested, self._in_line = room, True
+        had = await self._hints.rest(
+            self._post.worker_id, queues=self._queues, types=self._types, free=free, worked=worked,
+            hand_key=hand_key, hand_for_s=_HAND_POLLS * self._config.poll_s,
+        )  # fmt: skip
+        if had > len(self._held()) and await self.give_back_strays(older_than_s=LATE_S):
+            self._deaf_until_s = steady_s() + _DEAF_S
 
     async def _until_worth_a_look(self) -> None:
         """A hint, a job handed to us, a poll's time, more room than we stood in line with, or another way to be told of work
@@ -192,7 +191,8 @@ class Claimer:
             if (left_s := until_s - steady_s()) <= 0:
                 return
             await self._sleep(left_s)
-            if self._desk.room().width > self._rested or self._hints.outdated:
+            room, rested = self._desk.room(), self._rested
+            if room.width > rested.width or room.busy == 0 < rested.busy or self._hints.outdated:
                 return
 
     async def _claim(self, room: Room) -> int:
@@ -213,24 +213,23 @@ class Claimer:
             self._post.worker_id, queues, self._types, room.width, room.busy,
             budget=room.budget, most=_BATCH, in_line=self._in_line,
         )  # fmt: skip
-        self._asking = True
-        try:
-            leases = await self._claims.claim(ask)
-        finally:
-            self._asking = False
-        self._slots.claimed_s = steady_s()
-        if self.draining:
-            self._settler.release(leases, Released())
-            return 0
-        if leases:
-            self._in_line = False
-            self._begin(leases)
-        elif room.busy == 0 and queues is self._queues:
-            self._idle = True
+        with self._strays.holding_up():  # what comes by both ways might be more than fits
+            self._asking = True
+            try:
+                leases = await self._claims.claim(ask)
+            finally:
+                self._asking = False
+            self._slots.claimed_s = steady_s()
+            if self.draining:
+                self._settler.release(leases, Released())
+                return 0
+            if leases:
+                self._in_line = False
+                self._begin(leases)
         return sum(lease.threads for lease in leases)
 
     def _begin(self, leases: Sequence[Lease]) -> None:
-        self._worked, self._idle = True, False
+        self._worked = True
         self.fed_s = steady_s()
         self._desk.add([(lease, *(self._suspects if lease.suspect else self._jobs)[lease.type]) for lease in leases])
         self.begin()
@@ -241,16 +240,16 @@ class Claimer:
 
     # What may go wrong. ---------------------------------------------------------------------------------------------
 
-    async def give_back_strays(self, older_than_s: float = _STRAY_S) -> None:
-        """Give back what we hold without having heard of it: claims whose answer was lost, jobs handed to us whose
-        notification was. Younger ones may be on their way here, unless it is the claim loop that asks."""
-        if older_than_s and self._asking:
-            return  # its answer may have been waiting for our loop for that long
-        if back := await self._strays.give_back(older_than_s):
+    async def give_back_strays(self, older_than_s: float = _STRAY_S) -> int:
+        """Give back what we have without having heard of it, and wake others for it; returns how many."""
+        if self._asking:
+            return 0  # its answer may have been waiting for our loop for that long
+        back = await self._strays.give_back(older_than_s)
+        if back:
             _log.warning("gave back %d jobs that were ours without our knowing", len(back))
-            self._deaf_until_s = steady_s() + _DEAF_S
             self._settler.wake_for(back)
             self.hint()
+        return len(back)
 
     def _held(self) -> list[Lease]:
         """Every lease that we know of."""

@@ -294,7 +294,7 @@ class Worker:
         return self._finishes.finishing(decide, connection)
 
 
-async def _try(name: str, chore: Coroutine[Any, Any, None]) -> None:
+async def _try(name: str, chore: Coroutine[Any, Any, object]) -> None:
     """Nothing of this is worth the jobs of a process."""
     try:
         await chore
