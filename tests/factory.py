@@ -40,6 +40,11 @@ class WorkerRig:
         return await self.claims.settle([settle(lease, outcome, jitter=jitter)])
 
 
+async def present(connection: Any, hand_key: UUID) -> None:
+    """Be the listener that jobs are handed to by this key, for as long as the connection lasts."""
+    await connection.execute("select pg_advisory_lock_shared(hashtextextended($1, 0))", str(hand_key))
+
+
 class OnConnection:
     """A Postgres whose statements all run on one connection, so that a test can look into its transaction."""
 

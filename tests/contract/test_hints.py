@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from tests.factory import Rig, WorkerRig
+from tests.factory import Rig, WorkerRig, present
 from windlass.model import NewJob, NewWorker, Status, Want
 from windlass.store.intake import WAKING
 from windlass.store.postgres import Connection
@@ -33,7 +33,7 @@ class Ears:
 
     async def present(self, key: UUID) -> None:
         """Be what a job can be handed to."""
-        await self.execute("select pg_advisory_lock_shared(hashtextextended($1, 0))", str(key))
+        await present(self._connection, key)
 
     async def absent(self, key: UUID) -> None:
         await self.execute("select pg_advisory_unlock_shared(hashtextextended($1, 0))", str(key))

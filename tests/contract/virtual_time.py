@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import database_url
 from tests.contract.reference_values import SECOND, Seen
+from tests.factory import present
 from windlass.config import StoreConfig
 from windlass.embedded.postgres import EmbeddedPostgres
 from windlass.model import Enqueued, Lease, NewJob, NewWorker, Status
@@ -97,7 +98,7 @@ class World:
             heard.append(said)
 
         await self.sql.add_listener(name, hear)
-        await self.sql.execute("select pg_advisory_lock_shared(hashtextextended($1, 0))", str(key))
+        await present(self.sql, key)
         try:
             hints = self.store.hints
             said: dict[str, Any] = {"queues": worker.queues, "types": worker.types, "free": worker.threads}

@@ -4,6 +4,7 @@ from uuid import uuid4
 
 import asyncpg
 
+from tests.factory import present
 from tests.plans.conftest import Sample, Statistics
 from tests.plans.probe import Probe
 from windlass.model import NewJob
@@ -24,7 +25,7 @@ async def test_a_job_that_is_handed_over_touches_few_pages(
     key, worker_id = uuid4(), sample.workers[0]
     ears = [await asyncpg.connect(url) for url in full.values()]
     for ear in ears:
-        await ear.execute("select pg_advisory_lock_shared(hashtextextended($1, 0))", str(key))
+        await present(ear, key)
 
     async def act(store: Store) -> None:
         await store.hints.rest(worker_id, queues=["default"], types=["echo"], free=8, hand_key=key, hand_for_s=9)
