@@ -100,7 +100,7 @@ class Claimer:
     def take(self, lease: Lease) -> None:
         """A job was handed to us."""
         self._took = True
-        if self._strays.stop(lease) or steady_s() > self._slots.lease_until_s > 0:
+        if self._strays.keeps_back(lease) or steady_s() > self._slots.lease_until_s > 0:
             return  # it is somebody else's by now, or may be
         if self.draining or lease.type not in self._jobs or lease.threads > self._desk.room().width:
             self._settler.release([lease], Released())
@@ -243,7 +243,7 @@ class Claimer:
     async def give_back_strays(self, older_than_s: float = _STRAY_S) -> int:
         """Give back what we have without having heard of it, and wake others for it; returns how many."""
         if self._asking:
-            return 0  # its answer may have been waiting for our loop for that long
+            return 0  # what it brings would be taken for a stray
         back = await self._strays.give_back(older_than_s)
         if back:
             _log.warning("gave back %d jobs that were ours without our knowing", len(back))

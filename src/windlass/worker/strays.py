@@ -38,7 +38,7 @@ class Strays:
         self._waiting: list[Lease] = []
         self._given_back: dict[UUID, None] = {}  # tokens, oldest first
 
-    def stop(self, lease: Lease) -> bool:
+    def keeps_back(self, lease: Lease) -> bool:
         """Whether a lease that was handed over must not be taken: not now, or never."""
         if self._under_way:
             self._waiting.append(lease)
@@ -68,5 +68,7 @@ class Strays:
             self._given_back |= dict.fromkeys(lease.token for lease in strays)
             while len(self._given_back) > _REMEMBERED_MAX:
                 del self._given_back[next(iter(self._given_back))]
+        if not strays:  # as nearly always: a release would make the next claim a full look
+            return []
         moved = (await self._claims.release(strays)).moved
         return [lease for lease in strays if lease.job_id in moved]
