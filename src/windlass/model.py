@@ -41,6 +41,7 @@ def by_status(counts: Mapping[Line, int]) -> dict[Status, int]:
 
 PENDING: Final = frozenset({Status.SCHEDULED, Status.HELD, Status.READY})
 FINISHED: Final = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
+UNFINISHED: Final = frozenset(Status) - FINISHED
 
 type_name_max: Final = 200
 queue_name_max: Final = 100

@@ -39,6 +39,13 @@ async def test_plain_statuses_find_what_they_mean(api: Client, rig: Rig) -> None
     assert await found("pending") == {ids[Status.SCHEDULED], ids[Status.HELD], ids[Status.READY]}
     for status in (Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.CANCELLED):
         assert await found(status.value) == {ids[status]}
+    assert {job["id"] for job in (await api.get("/jobs")).json()} == await found("pending") | await found("running")
+    for all_of_them in ("1", "true"):
+        listed = (await api.get(f"/jobs?all={all_of_them}")).json()
+        assert {job["id"] for job in listed} == set(ids.values())
+    for status in (Status.COMPLETED, Status.FAILED):
+        past = (await api.get(f"/db/jobs?status={status}")).json()
+        assert [job["id"] for job in past] == [ids[status]]
     assert (await api.get("/jobs?status=done")).status_code == 422
     assert (await api.get("/jobs?limit=201")).status_code == 422
     assert (await api.get("/stats")).json() == {"completed": 1, "failed": 1, "pending": 3, "running": 1}
@@ -60,6 +67,9 @@ async def test_a_name_and_a_text_are_a_type_and_its_task(api: Client, store: Sto
     assert stored.status_code == 202
     assert told == {"job_id": told["id"], "id": told["id"], "status": "pending"}
     assert (await store.views.job(UUID(told["id"]))).payload == '{"task":"test task"}'
+    urgent = await api.post("/submit_job", json={"name": "echo", "payload": "x", "priority": 7})
+    assert (await store.views.job(UUID(urgent.json()["id"]))).priority == 7
+    assert (await api.post("/submit_job", json={"name": "echo", "priority": 101})).status_code == 422
     unknown = await api.post("/submit_job", json={"name": "nobody", "payload": "x"})
     assert (unknown.status_code, unknown.json()["code"]) == (422, "unknown_type")
 

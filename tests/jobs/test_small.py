@@ -23,7 +23,7 @@ from windlass.jobs.texts import add_numbers, reverse_string
 from windlass.model import Job, Status
 from windlass.worker.chunks import over_threads, split
 
-LOAD = ("cpu_intensive", "io_intensive", "mixed_workload", "network_task", "default")
+LOAD = ("cpu_intensive", "io_intensive", "mixed_workload", "network_task", "network_intensive", "default")
 
 
 def result(job: Job) -> Any:
@@ -45,8 +45,12 @@ async def test_numbers_are_added(worker: Placed) -> None:
     assert result(await worker.run("add_numbers", {"a": 2, "b": 3})) == 5
     assert result(await worker.run("add_numbers", {"a": 10**40, "b": 1})) == 10**40 + 1
     assert result(await worker.run("add_numbers", {"a": 0.5, "b": 3})) == 3.5
+    assert result(await worker.run("add_numbers", {"x": 2, "y": -3})) == -1
     for wrong in (
+        {},
         {"a": 1},
+        {"x": 1, "b": 2},
+        {"a": 1, "b": 2, "x": 3, "y": 4},
         {"a": "1", "b": 2},
         {"a": 1e308, "b": 1e308},
         {"a": 10**400, "b": 0.5},

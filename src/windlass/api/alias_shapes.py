@@ -10,7 +10,7 @@ from msgspec import Meta, Raw
 
 from windlass.api.job_shapes import fault_told, shown
 from windlass.model import PENDING, Job, Status
-from windlass.wire import END, Asked, Submission, Text, Told, TypeName
+from windlass.wire import END, Asked, Priority, Submission, Text, Told, TypeName
 
 PlainStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
 STATUSES: Final[dict[PlainStatus, frozenset[Status]]] = {
@@ -29,6 +29,7 @@ class NamedTask(Asked):
 
     name: TypeName
     payload: Any = ""
+    priority: Priority | None = None
 
 
 class AddedJob(Submission, kw_only=True):

@@ -27,7 +27,7 @@ from windlass.api.aside import chars_of, shown_aside
 from windlass.api.endpoint import Answer, Call, Endpoint
 from windlass.api.jobs import KEY, NEXT, STORED, Cursor, Limit, next_link, taken
 from windlass.errors import InvalidField, InvalidJob
-from windlass.model import FINISHED, Enqueued, Job, Status, by_status
+from windlass.model import FINISHED, UNFINISHED, Enqueued, Job, Status, by_status
 from windlass.store.protocol import JobQuery, Page
 from windlass.wire import Asked, Submission, TypeName, encode_any
 
@@ -37,12 +37,14 @@ _BODIES_MAX: Final = 16_384  # of a payload or result in a list; a larger one is
 
 class PlainFilter(Asked):
     status: PlainStatus | None = None
+    all: Annotated[bool, Meta(description="finished jobs as well")] = False
     type: TypeName | None = None
     limit: Limit = 50
     cursor: Cursor | None = None
 
 
 class PastFilter(Asked):
+    status: PlainStatus | None = None
     limit: Limit = 50
     cursor: Cursor | None = None
 
@@ -63,7 +65,7 @@ async def add_named(call: Call) -> Answer:
     """A name and a text: the type is the name, and the text is its task."""
     asked: NamedTask = call.body
     payload = {"task": asked.payload} if isinstance(asked.payload, str) else asked.payload
-    return await taken(call, Submission(type=asked.name, payload=payload), _named_told)
+    return await taken(call, Submission(type=asked.name, payload=payload, priority=asked.priority), _named_told)
 
 
 async def add_any(call: Call) -> Answer:
@@ -100,7 +102,8 @@ def _named_told(stored: Enqueued, status: Status) -> NamedStored:
 
 async def list_plain(call: Call) -> Answer:
     asked: PlainFilter = call.query
-    statuses = () if asked.status is None else STATUSES[asked.status]
+    unless_named = () if asked.all else UNFINISHED
+    statuses = unless_named if asked.status is None else STATUSES[asked.status]
     page = await _page(call, statuses, asked.limit, asked.cursor, asked.type)
     return Answer(await _listed(page.jobs, plain_job), 200, next_link(call, page.next_cursor))
 
@@ -112,7 +115,8 @@ async def show_plain(call: Call) -> PlainJob:
 
 async def list_past(call: Call) -> Answer:
     asked: PastFilter = call.query
-    page = await _page(call, FINISHED, asked.limit, asked.cursor)
+    statuses = FINISHED if asked.status is None else STATUSES[asked.status]
+    page = await _page(call, statuses, asked.limit, asked.cursor)
     return Answer(await _listed(page.jobs, past_job), 200, next_link(call, page.next_cursor))
 
 
@@ -192,8 +196,8 @@ endpoints: Final = [
     ),
     Endpoint(
         *("GET", "/jobs", "read", list_plain),
-        summary="List jobs, newest first (alias)",
-        description="A bare array. Payloads and results of more than 16 KB are null here, and the rest of them once there "
+        summary="List active jobs, newest first (alias)",
+        description="A bare array of the jobs that are not finished; with `all=1`, or a `status`, of others too. Payloads and results of more than 16 KB are null here, and the rest of them once there "
         "is a megabyte in all.",
         tag=_TAG,
         answers={200: list[PlainJob]},
@@ -210,6 +214,7 @@ endpoints: Final = [
     Endpoint(
         *("GET", "/db/jobs", "read", list_past),
         summary="List finished jobs with their times (alias)",
+        description="Those of one `status`, if it is given.",
         tag=_TAG,
         answers={200: list[PastJob]},
         query=PastFilter,

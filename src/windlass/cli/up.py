@@ -184,7 +184,7 @@ async def _live(story: Story, door: socket.socket, server: EmbeddedPostgres | No
             Kept("the worker", ["worker", "--app", plan.apps], for_worker(config)),
         ],
         drain_s=config.worker.drain_s,
-        patience_s=config.worker.drain_s + config.lease.lease_ttl_s + _STOP_S,
+        patience_s=max(config.worker.drain_s, config.api.api_drain_s) + config.lease.lease_ttl_s + _STOP_S,
     )
     await household.live(_tell(story, household), _end_of(server))
     return household.stage

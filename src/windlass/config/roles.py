@@ -192,7 +192,7 @@ class ApiConfig:
         1000, "open connections; more are answered 503", unit="connections", least=1, most=100_000
     )
     streams_max: int = setting(100, "open event streams; more are answered 503", unit="streams", least=0, most=10_000)
-    api_drain_s: float = setting(10.0, "a shutdown lets requests in progress finish for", unit="s", least=0, most=3600)
+    api_drain_s: float = setting(30.0, "a shutdown lets requests in progress finish for", unit="s", least=0, most=3600)
     access_log: str = setting("on", "a log line for every request", choices=("on", "off"))
 
 

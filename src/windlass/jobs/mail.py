@@ -10,7 +10,7 @@ import socket
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from windlass import AsyncContext, Fail, Retry, RetryPolicy
+from windlass import AsyncContext, Fail, Retry
 from windlass.config import JobsConfig
 from windlass.jobs.home import app, means
 from windlass.jobs.letters import Letter, Mail, written
@@ -20,7 +20,7 @@ _answer_s: Final = 30.0  # for each answer of the server
 _said_chars_max: Final = 300
 
 
-@app.job(timeout=180, max_attempts=8, retry=RetryPolicy(base_s=5, cap_s=1800))
+@app.job(timeout=180)
 async def email(ctx: AsyncContext, payload: Mail) -> dict[str, Any]:
     """Send a mail: `to`, `subject`, `body`, and optionally `html`, `from`, `cc`, `reply_to`; up to 50 recipients."""
     config = means().config

@@ -10,16 +10,31 @@ from windlass.jobs.home import app
 _JOINER: Final = "\u200d"
 
 
+Number = int | float
+
+
 @app.job(timeout=60)
-async def add_numbers(a: int | float, b: int | float) -> int | float:
-    """Add two numbers. Whole ones of any length are added exactly."""
+async def add_numbers(
+    a: Number | None = None, b: Number | None = None, x: Number | None = None, y: Number | None = None
+) -> int | float:
+    """Add two numbers, given as `a` and `b` or as `x` and `y`. Whole ones of any length are added exactly."""
+    first, second = _addends([a, b], [x, y])
     try:
-        total = a + b
+        total = first + second
     except OverflowError:  # a whole number that no float can hold, and a float
         total = math.inf
     if isinstance(total, float) and not math.isfinite(total):
         raise Fail("the sum is beyond what a number with a fraction can hold")
     return total
+
+
+def _addends(*pairs: list[Number | None]) -> tuple[Number, Number]:
+    """The one pair that was given, whole."""
+    given = [pair for pair in pairs if any(each is not None for each in pair)]
+    match given:
+        case [[int() | float() as first, int() | float() as second]]:
+            return first, second
+    raise Fail("give two numbers: a and b, or x and y")
 
 
 @app.job(timeout=60)

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Meta
 
-from windlass import AsyncContext, Fail, Retry, RetryPolicy
+from windlass import AsyncContext, Fail, Retry
 from windlass.jobs.home import app, means
 from windlass.jobs.signing import keys, signature
 from windlass.masking import header_secrets, is_secret, masked_text, without
@@ -42,7 +42,7 @@ _OURS: Final = frozenset(
 )
 
 
-@app.job(timeout=90, max_attempts=8, retry=RetryPolicy(base_s=5, cap_s=3600))
+@app.job(timeout=90)
 async def webhook(
     ctx: AsyncContext,
     url: Annotated[str, Meta(min_length=1, max_length=2048)],
