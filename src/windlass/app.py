@@ -15,11 +15,11 @@ from uuid import UUID
 
 from windlass.config import Config, RedisConfig, StoreConfig, load
 from windlass.errors import InvalidId, Misconfigured
-from windlass.model import NewJob, RetryPolicy, TooWide, check_text, type_name_max
+from windlass.model import IsolationMode, NewJob, RetryPolicy, TooWide, check_text, type_name_max
 from windlass.sdk.calls import Call, Handle, JobOptions, handles, listed, with_options
 from windlass.sdk.link import Link, Opened
 from windlass.store.protocol import Intake, Views
-from windlass.worker.registry import Defaults, Isolation, JobType, Registry
+from windlass.worker.registry import Defaults, JobType, Registry
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,7 +58,7 @@ class App:
         max_attempts: int = ...,
         timeout: float | timedelta = ...,
         retry: RetryPolicy | None = ...,
-        isolation: Isolation = ...,
+        isolation: IsolationMode = ...,
         priority: int = ...,
         tags: tuple[str, ...] = ...,
         if_too_wide: TooWide = ...,
@@ -75,7 +75,7 @@ class App:
         max_attempts: int = 3,
         timeout: float | timedelta = 3600.0,
         retry: RetryPolicy | None = None,
-        isolation: Isolation = "none",
+        isolation: IsolationMode = "none",
         priority: int = 0,
         tags: tuple[str, ...] = (),
         if_too_wide: TooWide = "narrow",

@@ -66,6 +66,7 @@ class RetryPolicy(NamedTuple):
 
 
 TooWide = Literal["narrow", "wait", "fail"]
+IsolationMode = Literal["none", "process"]
 
 
 class NewJob(NamedTuple):
@@ -177,6 +178,7 @@ class Declared:
     retry: RetryPolicy | None = None
     tags: Sequence[str] = ()
     if_too_wide: TooWide = "narrow"
+    isolation: IsolationMode = "none"
     description: str | None = None
     schema: str | None = None
 

@@ -23,6 +23,7 @@ FULL = Declared(
     retry=RetryPolicy(2, 3, 60, 0),
     tags=("red", "it's"),
     if_too_wide="fail",
+    isolation="process",
     description="Make it smaller.\n\nMuch.",
     schema=json.dumps({"type": "object", "properties": {"width": {"type": "integer"}}}),
 )
@@ -50,7 +51,7 @@ async def test_what_changed_is_written_and_nothing_else(store: Store, sql: Sql) 
     assert await rows() == before, "not even locked"
     changes: dict[str, Any] = {
         "queue": "q", "priority": 1, "thread_demand": 2, "max_attempts": 2, "timeout_s": 1.0, "retry": None, "tags": (),
-        "if_too_wide": "wait", "description": None, "schema": None,
+        "if_too_wide": "wait", "isolation": "none", "description": None, "schema": None,
     }  # fmt: skip
     changed = FULL
     for field, value in changes.items():

@@ -28,8 +28,9 @@ async def blank(sql: Sql) -> Sql:
 async def catalogue(sql: Sql, schema: str) -> dict[str, list[tuple[Any, ...]]]:
     """What a schema consists of, without its name."""
     queries = {
-        "columns": "select table_name, column_name, ordinal_position, data_type, is_nullable, column_default"
-        " from information_schema.columns where table_schema = $1",
+        # By their order, not by their number: a column that was dropped and added again has a new one.
+        "columns": "select table_name, column_name, rank() over (partition by table_name order by ordinal_position),"
+        " data_type, is_nullable, column_default from information_schema.columns where table_schema = $1",
         "indexes": "select tablename, indexdef from pg_indexes where schemaname = $1",
         "functions": "select p.proname, pg_get_functiondef(p.oid) from pg_proc p"
         " join pg_namespace n on n.oid = p.pronamespace where n.nspname = $1",

@@ -127,7 +127,7 @@ def test_a_declaration_says_all_that_was_declared() -> None:
     declared = JobType(send, "mail.send", defaults).declared()
     assert declared == Declared(
         name="mail.send", queue="mail", priority=3, thread_demand=2, max_attempts=7, timeout_s=60, retry=retry, tags=("a",),
-        if_too_wide="wait", description="Send it.\n\nOnce.", schema=declared.schema,
+        if_too_wide="wait", isolation="process", description="Send it.\n\nOnce.", schema=declared.schema,
     )  # fmt: skip
     send.__doc__ = "x" * 100_000
     assert len(JobType(send).declared().description or "") == 4_000

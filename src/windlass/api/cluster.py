@@ -6,8 +6,8 @@ from msgspec import Raw
 
 from windlass.api.cluster_shapes import paged, queue_told, queues_told, stats_told, workers_told
 from windlass.api.endpoint import Call, Endpoint
-from windlass.model import KnownType
-from windlass.wire import JobType, JobTypes, Page, Queue, Queues, Stats, Workers
+from windlass.model import KnownType, RetryPolicy
+from windlass.wire import JobType, JobTypes, Page, Queue, Queues, Retry, Stats, Workers
 
 
 async def stats(call: Call) -> Stats:
@@ -51,6 +51,10 @@ def _type_told(known: KnownType) -> JobType:
         thread_demand=declared.thread_demand,
         max_attempts=declared.max_attempts,
         timeout_s=declared.timeout_s,
+        retry=Retry(**(declared.retry or RetryPolicy())._asdict()),
+        tags=list(declared.tags),
+        if_too_wide=declared.if_too_wide,
+        isolation=declared.isolation,
         alive=known.alive,
         description=declared.description,
         payload_schema=None if declared.schema is None else Raw(declared.schema.encode()),

@@ -21,6 +21,7 @@ def declared_row(declared: Declared) -> dict[str, Any]:
         "if_too_wide": declared.if_too_wide,
         "tags": list(declared.tags),
         "retry": None if declared.retry is None else {name: float(n) for name, n in declared.retry._asdict().items()},
+        "isolation": declared.isolation,
         "description": None if declared.description is None else storable(declared.description),
         "schema": None if declared.schema is None else _storable_schema(declared.schema),
     }
@@ -44,6 +45,7 @@ def known_type(row: Record) -> KnownType:
         retry=retry_policy(row["retry"]) if row["retry"] else None,
         tags=tuple(row["tags"]),
         if_too_wide=row["if_too_wide"],
+        isolation=row["isolation"],
         description=row["description"],
         schema=row["schema"],
     )

@@ -6,14 +6,13 @@ from uuid import UUID
 
 from msgspec import Meta, Raw
 
-from windlass.model import (
-    type_name_max,
-)
+from windlass.model import IsolationMode, TooWide, type_name_max
 from windlass.wire.base import (
     Asked,
     StatusName,
     Told,
 )
+from windlass.wire.jobs import Retry
 
 
 class Page(Asked):
@@ -77,7 +76,8 @@ class Workers(Told):
 
 
 class JobType(Told):
-    """A type some worker has declared: its defaults, and the schema of its payload."""
+    """A type some worker has declared: what its jobs have where they say nothing else, in full, and the schema of its
+    payload."""
 
     name: str
     queue: str
@@ -85,6 +85,10 @@ class JobType(Told):
     thread_demand: int
     max_attempts: int
     timeout_s: float
+    retry: Retry
+    tags: list[str]
+    if_too_wide: TooWide
+    isolation: IsolationMode
     alive: bool
     description: str | None = None
     payload_schema: Raw | None = None

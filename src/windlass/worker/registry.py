@@ -7,13 +7,21 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from windlass.errors import InvalidJob, Misconfigured
-from windlass.model import Declared, NewJob, RetryPolicy, TooWide, check_new_job, declarable, description_max, seconds
+from windlass.model import (
+    Declared,
+    IsolationMode,
+    NewJob,
+    RetryPolicy,
+    TooWide,
+    check_new_job,
+    declarable,
+    description_max,
+    seconds,
+)
 from windlass.worker.signature import Signature
-
-Isolation = Literal["none", "process"]
 
 
 class Defaults(NamedTuple):
@@ -24,7 +32,7 @@ class Defaults(NamedTuple):
     max_attempts: int = 3
     timeout: float | timedelta = 3600.0
     retry: RetryPolicy | None = None
-    isolation: Isolation = "none"
+    isolation: IsolationMode = "none"
     priority: int = 0
     tags: Sequence[str] = ()
     if_too_wide: TooWide = "narrow"
@@ -51,7 +59,7 @@ class JobType:
         self.max_attempts = defaults.max_attempts
         self.timeout_s = self.template.timeout_s
         self.retry = defaults.retry
-        self.isolation: Isolation = defaults.isolation
+        self.isolation: IsolationMode = defaults.isolation
         self.priority = defaults.priority
         self.tags = self.template.tags
         self.if_too_wide: TooWide = defaults.if_too_wide
@@ -70,6 +78,7 @@ class JobType:
             retry=self.retry,
             tags=self.tags,
             if_too_wide=self.if_too_wide,
+            isolation=self.isolation,
             description=(inspect.getdoc(self.fn) or "")[:description_max] or None,
             schema=self.signature.schema(),
         )

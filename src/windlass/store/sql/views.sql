@@ -159,7 +159,7 @@ order by s.count desc, s.last_at desc, s.sample[1] desc;
 -- name: types
 -- Every type that was ever declared, and whether a living worker knows it.
 select t.name, t.queue, t.priority, t.thread_demand, t.max_attempts, t.timeout_s, t.retry, t.tags, t.if_too_wide,
-  t.description, t.schema, coalesce(t.name = any (k.types), false) as alive
+  t.isolation, t.description, t.schema, coalesce(t.name = any (k.types), false) as alive
 from windlass.job_type t cross join windlass.known k
 order by t.name;
 

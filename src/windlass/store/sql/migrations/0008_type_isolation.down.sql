@@ -1,0 +1,1 @@
+alter table windlass.job_type drop column isolation;
