@@ -193,6 +193,87 @@ async def test_a_store_without_its_schema_says_what_to_do(blank: Sql, config: St
             pass
 
 
+# Versions that overlap. -----------------------------------------------------------------------------------------------
+
+
+def known_up_to(monkeypatch: pytest.MonkeyPatch, *migrations: migrate.Migration) -> None:
+    """Be the code that has these migrations."""
+    monkeypatch.setattr(migrate, "migrations", lambda: list(migrations))
+
+
+def newer_migration(serves: int) -> migrate.Migration:
+    number = NUMBERS[-1] + 1
+    up = f"-- serves: {serves}\nalter table windlass.queue add column note text; create table windlass.later (id uuid)"
+    down = "alter table windlass.queue drop column note; drop table windlass.later"
+    return migrate.Migration(number, "later", up, down)
+
+
+async def test_code_works_on_a_schema_that_a_newer_version_has_upgraded_compatibly(
+    sql: Sql, config: StoreConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = migrate.migrations()
+    newer = newer_migration(serves=NUMBERS[-1])
+    known_up_to(monkeypatch, *ours, newer)
+    assert await migrate.upgrade(sql) == [newer.number]
+    known_up_to(monkeypatch, *ours)
+    assert (await migrate.check(sql)).newer == (newer.number,)
+    assert await migrate.upgrade(sql) == []  # as the old version's start scripts do again
+    async with open_store(config) as store:
+        await store.intake.enqueue([NewJob("echo")])
+        await store.views.ready()
+    with pytest.raises(SchemaMismatch, match=f"{newer.number}.*downgrade with"):
+        await migrate.downgrade(sql)
+    known_up_to(monkeypatch, *ours, newer)
+    assert await migrate.downgrade(sql, to=NUMBERS[-1]) == [newer.number]
+
+
+async def test_code_older_than_a_migration_serves_is_refused(
+    sql: Sql, config: StoreConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = migrate.migrations()
+    newer = newer_migration(serves=NUMBERS[-1] + 1)
+    known_up_to(monkeypatch, *ours, newer)
+    await migrate.upgrade(sql)
+    known_up_to(monkeypatch, *ours)
+    for refused in (migrate.check, migrate.upgrade):
+        with pytest.raises(SchemaMismatch, match=rf"{newer.number}.*newer.*from {newer.number} on: upgrade Windlass"):
+            await refused(sql)
+    with pytest.raises(SchemaMismatch):
+        async with open_store(config):
+            pass
+
+
+async def test_each_migration_serves_the_code_it_states_and_none_older(
+    sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = migrate.migrations()
+    for n in range(1, len(every)):
+        known_up_to(monkeypatch, *every[:n])
+        state = await migrate.status(sql)
+        refused = [each.number for each in every[n:] if each.serves > every[n - 1].number]
+        assert len(state.problems) == len(refused)
+        assert set(state.newer) == {each.number for each in every[n:]} - set(refused)
+
+
+async def test_a_schema_from_before_migrations_stated_what_they_serve_is_upgraded(sql: Sql) -> None:
+    await sql.execute("alter table windlass.migration drop column serves")
+    await migrate.check(sql)
+    assert await migrate.upgrade(sql) == []
+    rows = await sql.fetch("select number, serves from windlass.migration")
+    assert {row["number"]: row["serves"] for row in rows} == {each.number: each.serves for each in migrate.migrations()}
+
+
+async def test_code_that_lacks_one_migration_and_misses_another_upgrades_nothing(
+    sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = migrate.migrations()
+    await sql.execute("insert into windlass.migration values (9999, 'later', 'x', now(), 1)")
+    known_up_to(monkeypatch, *ours, newer_migration(serves=1))
+    with pytest.raises(SchemaMismatch, match=r"9999.*lacks.*newer Windlass"):
+        await migrate.upgrade(sql)
+    assert await sql.fetchval("select to_regclass('windlass.later')") is None
+
+
 # Time. ----------------------------------------------------------------------------------------------------------------
 
 

@@ -51,8 +51,10 @@ def status(as_json: Json = False) -> None:
     Example: windlass migrate status --json
     """
     state = _with_connection(lambda c, s: migrate.status(c, s.schema))
-    found = {"applied": state.applied, "pending": state.pending, "problems": state.problems}
-    lines = [f"applied: {list(state.applied)}", f"pending: {list(state.pending)}", *state.problems]
+    found = {"applied": state.applied, "pending": state.pending, "newer": state.newer, "problems": state.problems}
+    lines = [f"applied: {list(state.applied)}", f"pending: {list(state.pending)}"]
+    lines += [f"newer than this version, and serve it: {list(state.newer)}"] if state.newer else []
+    lines += state.problems
     _say(found, "\n".join(lines), as_json=as_json)
     if state.problems:
         raise typer.Exit(SchemaMismatch.exit_code)

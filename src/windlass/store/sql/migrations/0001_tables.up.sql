@@ -1,3 +1,4 @@
+-- serves: 1
 -- The tables. A job is written once (job); its state is the table its key sits in (scheduled, held, ready, running,
 -- outcome). Every change of state is `delete … returning` feeding `insert`: whoever deletes the row owns the move.
 -- No foreign keys, no triggers, no plpgsql. Time is now(); rank is in microseconds.

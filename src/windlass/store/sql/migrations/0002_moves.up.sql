@@ -1,3 +1,4 @@
+-- serves: 2
 -- Claim and settle, the hot moves, as plain SQL functions: their SET clauses pin the plans without session state (so
 -- any pooler works), and the version in the name lets old and new workers run side by side.
 -- Pinned because with statistics taken while a table was empty the planner scans dead rows. A table that grows is

@@ -1,3 +1,4 @@
+-- serves: 2
 -- Exact counts by status, queue and type: the last fold, and what came since. Under a held snapshot folded rows are
 -- still in the way, so reading starts where the fold ended; unless the database was restored into a cluster whose
 -- transaction numbers begin anew.

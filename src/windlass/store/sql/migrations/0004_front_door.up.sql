@@ -1,3 +1,4 @@
+-- serves: 3
 -- What the front door needs: the types there are, who may come in and with what, and who did what. And indexes for
 -- the failed jobs, by their kind of error.
 

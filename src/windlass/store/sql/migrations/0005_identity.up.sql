@@ -1,3 +1,4 @@
+-- serves: 4
 -- Who this store is, and a secret of its own: what is kept elsewhere about its jobs, in a Redis say, is signed with it and
 -- believed by nobody else. Both are random. One row.
 create table windlass.identity (

@@ -1,3 +1,4 @@
+-- serves: 5
 -- How a resting worker is to be told of work: by NOTIFY, or, where it cannot hear that (behind a pooler, or while its
 -- connection is lost), through the Redis it pops its hints from. Made anew: what is in it is said again within a poll.
 drop table windlass.idle;

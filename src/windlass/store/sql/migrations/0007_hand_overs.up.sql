@@ -1,3 +1,4 @@
+-- serves: 6
 -- A worker that rests with all its threads free is handed a job by the commit that stores it, for as long as it has lately shown
 -- that it lives (hand_until). It is told on a channel named by hand_key, a secret of those who may read this: anyone who may
 -- connect may listen and notify, and must neither see payloads nor have a job run by that. Null: it is only told to look.
