@@ -218,3 +218,16 @@ def test_reservations_are_on_or_off_and_nothing_else() -> None:
     assert load({"WINDLASS_RESERVATIONS": "off"}).placement.reservations == "off"
     with pytest.raises(Misconfigured, match="WINDLASS_RESERVATIONS = 'no': must be on or off"):
         load({"WINDLASS_RESERVATIONS": "no"})
+
+
+@pytest.mark.parametrize(("said", "widths"), [("4,8", (4, 8)), (" 1 , 1024", (1, 1024)), ("7", (7,))])
+def test_workers_of_different_widths_replace_threads_and_processes(said: str, widths: tuple[int, ...]) -> None:
+    found = load({"WINDLASS_WORKERS": said, "WINDLASS_THREADS": "3", "WINDLASS_PROCESSES": "2"}).worker
+    assert found.widths == widths
+    assert replace(found, workers="").widths == (3, 3)
+
+
+@pytest.mark.parametrize("said", ["4,", "0", "4,-1", "a", "1025", "4;8", "٤", ",".join(["1"] * 257)])
+def test_widths_that_cannot_be_are_refused_by_their_variable(said: str) -> None:
+    with pytest.raises(Misconfigured, match=r"WINDLASS_WORKERS = .*(from 1 to 1,024|the most is 256)"):
+        load({"WINDLASS_WORKERS": said})

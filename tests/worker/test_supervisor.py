@@ -82,6 +82,22 @@ async def test_a_drain_that_takes_too_long_becomes_a_release(config: StoreConfig
     assert crew.exit_code == 0
 
 
+async def test_workers_may_differ_in_width_and_a_replaced_one_keeps_its_own(config: StoreConfig) -> None:
+    async with supervised(config, workers="1,3") as crew:
+        before = await crew.living(2)
+        assert sorted(worker.threads for worker in before) == [1, 3]
+        wide = next(worker for worker in before if worker.threads == 3)
+        job = await crew.until(await crew.enqueue("echo", _thread_demand=3), Status.COMPLETED)
+        assert (job.worker_id, job.threads_granted) == (wide.id, 3)
+        os.kill(crew.pid_of(wide), signal.SIGKILL)
+
+        async def replaced() -> bool:
+            return wide.id not in {worker.id for worker in await crew.living(2)}
+
+        await aeventually(replaced)
+        assert sorted(worker.threads for worker in await crew.living(2)) == [1, 3]
+
+
 async def test_the_jobs_of_a_killed_worker_go_on_elsewhere_at_once(config: StoreConfig, tmp_path: Path) -> None:
     async with supervised(config, processes=2, threads=4) as crew:
         await crew.living(2)

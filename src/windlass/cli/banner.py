@@ -58,7 +58,7 @@ def _facts(report: dict[str, Any]) -> dict[str, str]:
         "schema": f"{report['schema']}, " + (f"migrations {applied} applied now" if applied else "up to date"),
         **({"data": f"{report['data_dir']}"} if report["data_dir"] else {}),
         "jobs": jobs or "none yet",
-        "workers": str(report["workers"]) + (f", with {report['threads']} threads each" if "threads" in report else ""),
+        "workers": str(report["workers"]) + (f", with {_threads(report['threads'])}" if "threads" in report else ""),
         "store": "healthy: no job lost, doubled or miscounted" if report["healthy"] else "NOT HEALTHY",
     }
     if "url" not in report:
@@ -68,3 +68,9 @@ def _facts(report: dict[str, Any]) -> dict[str, str]:
     )
     first = {"API": f"{report['url']}  (reference: {report['url']}/docs)", **login}
     return first | facts | {"types": ", ".join(report["types"])}
+
+
+def _threads(widths: list[int]) -> str:
+    if len(set(widths)) == 1:
+        return f"{widths[0]} threads each"
+    return " and ".join([", ".join(map(str, widths[:-1])), str(widths[-1])]) + " threads"

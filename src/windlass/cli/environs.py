@@ -23,7 +23,7 @@ def for_api(config: Config, secret: Path | None) -> dict[str, str]:
 def for_worker(config: Config) -> dict[str, str]:
     """Jobs are other people's code: nothing that opens the API is there for them to find."""
     environ = _environ(config, without={*secrets_of(AuthConfig), *secrets_of(ClientConfig)})
-    said = {name: getattr(config.worker, name) for name in ("threads", "processes", "queues")}
+    said = {name: getattr(config.worker, name) for name in ("threads", "processes", "workers", "queues")}
     return environ | {variable(name): str(value) for name, value in said.items()}
 
 

@@ -28,7 +28,7 @@ from windlass.cli.household import Household, Kept, NeverUp
 from windlass.cli.listening import listening, port_of, url_of
 from windlass.cli.login import link
 from windlass.cli.wiring import database, home, run, settings
-from windlass.cli.worker import Processes, Queues, Threads
+from windlass.cli.worker import Processes, Queues, Threads, Workers, process_options
 from windlass.clock import steady_s
 from windlass.config import AuthConfig, Config, redacted
 from windlass.embedded.postgres import EmbeddedPostgres
@@ -102,6 +102,7 @@ def up(
     port: Port = None,
     threads: Threads = None,
     processes: Processes = None,
+    workers: Workers = None,
     queues: Queues = None,
     data_dir: DataDir = None,
     ephemeral: Ephemeral = False,
@@ -114,13 +115,14 @@ def up(
     The first Ctrl-C or TERM lets running jobs finish (WINDLASS_DRAIN_S), the second gives them back, the third ends
     everything at once. With WINDLASS_DATABASE_URL that database is used, and none is started.
 
-    Examples: windlass up · windlass up --app tasks:app --port 9000 · windlass up --ephemeral --demo
+    Examples: windlass up · windlass up --app tasks:app --port 9000 · windlass up --ephemeral --demo ·
+    windlass up --workers 4,8
     """
     # TERM ends what follows like Ctrl-C, so that the database is stopped and not merely orphaned.
     # So does INT where whoever started us ignores it, as scripts do for what they run in the background.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
-    config = settings(host=host, port=port, threads=threads, processes=processes, queues=queues)
+    config = settings(host=host, port=port, queues=queues, **process_options(threads, processes, workers))
     apps = ",".join([BUILT_IN, *(spec for text in app or () for spec in specs_in(text))])
     try:
         with home(config, data_dir, ephemeral=ephemeral) as folder:
@@ -214,8 +216,8 @@ async def _tell(story: Story, household: Household) -> None:
         "url": plan.url,
         "auth": plan.config.auth.auth,
         "login": None if signer is None else link(plan.url, signer),
-        "workers": plan.config.worker.processes,
-        "threads": plan.config.worker.threads,
+        "workers": len(plan.config.worker.widths),
+        "threads": list(plan.config.worker.widths),
         "types": sorted(types),
         "folder": str(plan.folder),
         "up_after_s": round(_age_s(), 2),
@@ -257,7 +259,7 @@ async def _all_up(config: Config, url: str, strangers: set[UUID]) -> set[str]:
             ours = [each for each in await store.views.workers() if each.alive and each.id not in strangers]
             types = {name for worker in ours for name in worker.types}
             known = {each.declared.name for each in await store.views.types()}
-            if len(ours) >= config.worker.processes and types <= known:
+            if len(ours) >= len(config.worker.widths) and types <= known:
                 return types
             await asyncio.sleep(_LOOK_S)
 

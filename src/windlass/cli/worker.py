@@ -4,7 +4,7 @@ import os
 import socket
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
@@ -37,6 +37,13 @@ Apps = Annotated[
 ]
 Threads = Annotated[int | None, typer.Option(help="Threads of each worker process (also WINDLASS_THREADS).", min=1)]
 Processes = Annotated[int | None, typer.Option(help="Worker processes (also WINDLASS_PROCESSES).", min=1)]
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        help="Worker processes by their threads, as 4,8; instead of --threads and --processes (also WINDLASS_WORKERS).",
+        metavar="THREADS",
+    ),
+]
 Queues = Annotated[
     str | None, typer.Option(help="Queues served, with weights, as a,b=3 (also WINDLASS_QUEUES).", metavar="QUEUES")
 ]
@@ -50,6 +57,7 @@ def worker(
     app: Apps,
     threads: Threads = None,
     processes: Processes = None,
+    workers: Workers = None,
     queues: Queues = None,
     name: Name = None,
     under: Under = None,
@@ -58,11 +66,12 @@ def worker(
 
     The first Ctrl-C or TERM lets running jobs finish (WINDLASS_DRAIN_S), the second gives them back, the third exits.
 
-    Examples: windlass worker --app tasks:app · windlass worker --app tasks:app --app windlass.jobs:app --processes 2
+    Examples: windlass worker --app tasks:app · windlass worker --app tasks:app --app windlass.jobs:app --processes 2 ·
+    windlass worker --app tasks:app --workers 4,8
     """
     if under is not None:
         die_with(under)
-    config = settings(warn=under is None, threads=threads, processes=processes, queues=queues)
+    config = settings(warn=under is None, queues=queues, **process_options(threads, processes, workers))
     telemetry.configure(config.worker.log_level, config.worker.log_format)
     for secret in secrets_of(AuthConfig):  # jobs are other people's code: what opens the API is not for them to find
         os.environ.pop(secret, None)
@@ -73,6 +82,15 @@ def worker(
         raise Misconfigured(str(problem)) from None
     apps = ",".join(spec for text in app for spec in specs_in(text))
     raise typer.Exit(run(serve(config, apps, name)))
+
+
+def process_options(threads: int | None, processes: int | None, workers: str | None) -> dict[str, Any]:
+    """The settings that say how many processes there are, and how wide. An option overrules each variable that says the same."""
+    if threads is None and processes is None:
+        return {"workers": workers}
+    if workers is not None:
+        raise Misconfigured("--workers says both: leave out --threads and --processes")
+    return {"threads": threads, "processes": processes, "workers": ""}
 
 
 async def serve(config: Config, apps: str, name: str) -> int:

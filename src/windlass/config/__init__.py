@@ -199,6 +199,16 @@ def _problems(config: Config) -> Iterator[str]:
             elif rule.unit.startswith("postgresql://") and value is not None and (problem := _url_problem(value)):
                 also = " (or DATABASE_URL)" if each.name == "database_url" else ""
                 yield f"{variable(each.name)}{also}: {problem}"
+    yield from _unreadable(config)
+    if not is_schema_name(config.store.schema):
+        yield (
+            f"WINDLASS_SCHEMA = {_cut(config.store.schema)}: must be 1 to 40 of a-z 0-9 _, begin with a letter or _, "
+            "and not be a name of PostgreSQL's own"
+        )
+
+
+def _unreadable(config: Config) -> Iterator[str]:
+    """What is wrong with values that are lists, or addresses."""
     if config.redis.redis_url is not None:
         try:
             parse_redis_url(config.redis.redis_url)
@@ -208,11 +218,10 @@ def _problems(config: Config) -> Iterator[str]:
         queue_weights(config.worker.queues)
     except ValueError as problem:
         yield f"{variable('queues')} = {_cut(config.worker.queues)}: {problem}"
-    if not is_schema_name(config.store.schema):
-        yield (
-            f"WINDLASS_SCHEMA = {_cut(config.store.schema)}: must be 1 to 40 of a-z 0-9 _, begin with a letter or _, "
-            "and not be a name of PostgreSQL's own"
-        )
+    try:
+        _ = config.worker.widths
+    except ValueError as problem:
+        yield f"{variable('workers')} = {_cut(config.worker.workers)}: {problem}"
 
 
 def queue_weights(text: str) -> dict[str, int]:

@@ -11,6 +11,8 @@ from windlass.payload import payload_bytes_max
 
 _day_s: Final = 86_400
 _mib: Final = 1_048_576
+_threads_max: Final = 1024
+_processes_max: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,11 @@ class PlacementConfig:
 class WorkerConfig:
     """The processes that run jobs, and how they end."""
 
-    threads: int = setting(8, "threads of each worker process", unit="threads", least=1, most=1024)
-    processes: int = setting(1, "worker processes under one supervisor", unit="processes", least=1, most=256)
+    threads: int = setting(8, "threads of each worker process", unit="threads", least=1, most=_threads_max)
+    processes: int = setting(1, "worker processes under one supervisor", unit="processes", least=1, most=_processes_max)
+    workers: str = setting(
+        "", "worker processes by their threads, as 4,8: used instead of the two above unless empty", unit="threads"
+    )
     queues: str = setting("default", "the queues served, with weights: a,b=3", unit="names")
     poll_s: float = setting(1.0, "an idle worker looks for jobs every, hinted or not", unit="s", least=0.05, most=60)
     buffer_s: float = setting(0.05, "a worker claims ahead what it will begin within", unit="s", least=0, most=1)
@@ -163,6 +168,19 @@ class WorkerConfig:
     )
     log_level: str = setting("info", "what is logged", choices=("debug", "info", "warning", "error"))
     log_format: str = setting("auto", "how; auto: pretty on a terminal", choices=("auto", "json", "pretty"))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The threads of each worker process. Raises ValueError if `workers` cannot be read."""
+        if not self.workers:
+            return (self.threads,) * self.processes
+        texts = [part.strip() for part in self.workers.split(",")]
+        if len(texts) > _processes_max:
+            raise ValueError(f"names {len(texts)} processes; the most is {_processes_max}")
+        for text in texts:
+            if not (text.isascii() and text.isdecimal() and 1 <= int(text[:5]) <= _threads_max):
+                raise ValueError(f"must be numbers of threads from 1 to {_threads_max:,}, one for each process, as 4,8")
+        return tuple(map(int, texts))
 
 
 @dataclass(frozen=True, slots=True)

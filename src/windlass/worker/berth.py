@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID, uuid4
 
@@ -44,6 +44,11 @@ class Crew:
     def queues(self) -> dict[str, int]:
         return queue_weights(self.config.worker.queues)
 
+    def of_place(self, n: int) -> "Crew":
+        """The same, with the threads of the n-th worker."""
+        worker = self.config.worker
+        return replace(self, config=replace(self.config, worker=replace(worker, threads=worker.widths[n - 1])))
+
     @property
     def margin_s(self) -> float:
         """How long before the end of its lease a worker must have stopped."""
@@ -67,6 +72,7 @@ class Berth:
         self.name = name
         self.child = child
         self.slots = slots
+        self.threads = slots.count
         self.began_s = steady_s()
         self.hello = asyncio.Event()
         self.types: list[str] = []
@@ -110,7 +116,7 @@ class Berth:
             "supervisor_id": crew.supervisor_id,
             "app": crew.app,
             "name": self.name,
-            "threads": crew.config.worker.threads,
+            "threads": self.threads,
             "queues": crew.queues,
             "config": config_said(crew.config),
         }

@@ -98,7 +98,7 @@ class Supervisor:
             loops.append(every(_ORPHANS_S, self._reap_orphans, "reaping orphans"))
         tasks = [asyncio.create_task(loop) for loop in loops]
         leading = asyncio.create_task(again(lead, "the leader's loop")) if lead is not None else None
-        places = [asyncio.create_task(self._keep(n)) for n in range(1, config.worker.processes + 1)]
+        places = [asyncio.create_task(self._keep(n)) for n in range(1, len(config.worker.widths) + 1)]
         try:
             await self._until_stopped(places)
             if leading is not None:
@@ -143,7 +143,7 @@ class Supervisor:
     async def _life(self, n: int) -> Berth | None:
         """One worker process from start to end; None: it could not be started. Its jobs are settled by another task."""
         try:
-            berth = await Berth.open(self._crew, n)
+            berth = await Berth.open(self._crew.of_place(n), n)
         except OSError as error:  # no process, descriptor or memory left
             _log.error("place %d: no worker could be started: %s", n, error)
             return None
@@ -183,13 +183,13 @@ class Supervisor:
             return
         berth.lend(before_s + self._crew.config.lease.lease_ttl_s)
         berth.go()
-        _log.info("%s is ready: %d types, %d threads", berth.name, len(berth.types), self._crew.config.worker.threads)
+        _log.info("%s is ready: %d types, %d threads", berth.name, len(berth.types), berth.threads)
 
     async def _register(self, berth: Berth) -> float:
         """Returns when the request was made, from which its lease counts."""
         config = self._crew.config
         worker = NewWorker(
-            berth.id, berth.name, config.worker.threads, list(self._crew.queues), berth.types, self._crew.supervisor_id
+            berth.id, berth.name, berth.threads, list(self._crew.queues), berth.types, self._crew.supervisor_id
         )
         berth.known = True  # whether or not the answer comes
         pauses = Pauses(*_PATIENCE_S)
