@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from windlass.model import FINISHED, Error, Job, Status
+from windlass.model import FINISHED, Error, Job, Status, needs_decision, unknown_type
 
 ahead_max: Final = 1_000  # nobody waits differently behind more
 _LATE_S: Final = 10.0
@@ -176,10 +176,16 @@ _NO_LEADER: Final = "no worker leads just now; start one, or look at the logs of
 
 def _waiting(facts: Facts) -> Iterable[Obstacle]:
     job = facts.job
+    if facts.set_aside and job.reason == needs_decision:
+        yield _undecided(facts)
+        return
     yield from _paused(facts)
     unserved = list(_unserved(facts))
     if unserved:
         yield from unserved
+        return
+    if facts.set_aside and job.reason not in {None, unknown_type}:
+        yield Obstacle("held", f"is held: {job.reason}{_why(facts.error)}", f"windlass jobs run-now {job.id}")
         return
     if facts.set_aside:
         detail = "was set aside while no worker knew its type; the leader puts it back in line"
@@ -197,6 +203,16 @@ def _waiting(facts: Facts) -> Iterable[Obstacle]:
             f"{some} of queue {job.queue} come first",
             "start more workers; or submit what is urgent with a higher priority, or to a queue of its own",
         )
+
+
+def _undecided(facts: Facts) -> Obstacle:
+    job = facts.job
+    return Obstacle(
+        "needs_decision",
+        f"waits for a person to say whether an effect of attempt {job.attempt} has happened{_why(facts.error)}",
+        f"find out, then: windlass jobs decide {job.id} done (it has happened), or: windlass jobs decide {job.id} redo"
+        " (it has not)",
+    )
 
 
 def _paused(facts: Facts) -> Iterable[Obstacle]:

@@ -22,6 +22,7 @@ crashes_max: Final = 3
 result_bytes_max: Final = 1_048_576
 error_chars_max: Final = 8_192
 log_chars_max: Final = 65_536
+reason_chars_max: Final = 200
 
 
 # Outcomes: what was seen. ---------------------------------------------------------------------------------------
@@ -81,7 +82,17 @@ class Released(NamedTuple):
     """Given back untouched: claimed but not begun, or interrupted by a shutdown."""
 
 
-Outcome = Completed | Failed | TimedOut | Snoozed | Cancelled | Lost | Released
+class Held(NamedTuple):
+    """The attempt stopped because the job must wait for something other than time; no failure. `reason` says for what.
+
+    With an `error` the attempt is recorded, so that people can read why. Without one it leaves no record.
+    """
+
+    reason: str
+    error: Error | None = None
+
+
+Outcome = Completed | Failed | TimedOut | Snoozed | Cancelled | Lost | Released | Held
 
 
 # Settlements: what gets written. ----------------------------------------------------------------------------------
@@ -94,6 +105,7 @@ class Ended(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     LOST = "lost"
+    HELD = "held"
 
 
 class Settlement(NamedTuple):
@@ -101,7 +113,7 @@ class Settlement(NamedTuple):
 
     `status` is where the job goes. If it was asked to cancel and did not complete, the database writes cancelled.
     `failed` adds a failure, `crashed` a crash, `suspect` is what the job is from now on; `ended` is kept as the
-    attempt's record.
+    attempt's record. `reason` says what a held job waits for.
     """
 
     job_id: UUID
@@ -119,6 +131,7 @@ class Settlement(NamedTuple):
     fingerprint: str | None = None
     execution_s: float | None = None
     log: str | None = None
+    reason: str | None = None
 
 
 def settle(
@@ -149,6 +162,9 @@ def settle(
             return _lost(lease, base, counted=crashed and begun, jitter=jitter)
         case Released():
             return base
+        case Held(reason, held_error):
+            held = base._replace(status=Status.HELD, reason=_clip(reason, reason_chars_max) or "held")
+            return held if held_error is None else _with_error(held._replace(ended=Ended.HELD), held_error)
         case _:
             assert_never(outcome)
 
@@ -185,7 +201,7 @@ def _completed(lease: Lease, outcome: Completed, execution_s: float | None, log:
     kept = log if log is None else _clip(log, log_chars_max)
     status, ended = Status.COMPLETED, Ended.COMPLETED
     # Past the constructor, because every job comes this way: it costs twice as much as all the rest of this.
-    fields = (*lease[:4], status, None, False, False, False, ended, result, error, mark, execution_s, kept)
+    fields = (*lease[:4], status, None, False, False, False, ended, result, error, mark, execution_s, kept, None)
     return tuple.__new__(Settlement, fields)
 
 
@@ -299,13 +315,14 @@ MOVES: Final = (
     Move(None, "hand over", Status.RUNNING),
     Move(Status.SCHEDULED, "promote · run now", Status.READY),
     Move(Status.READY, "hold", Status.HELD),
-    Move(Status.HELD, "admit · run now", Status.READY),
+    Move(Status.HELD, "admit · run now · decide", Status.READY),
     Move(Status.READY, "claim", Status.RUNNING),
     Move(Status.RUNNING, "settle as completed", Status.COMPLETED),
     Move(Status.RUNNING, "settle as failed for good · poison", Status.FAILED),
     Move(Status.RUNNING, "settle as cancelled · cancel heeded", Status.CANCELLED),
     Move(Status.RUNNING, "settle as failed · snoozed · crashed", Status.SCHEDULED),
     Move(Status.RUNNING, "settle as released · lost", Status.READY),
+    Move(Status.RUNNING, "settle as held", Status.HELD),
     Move(Status.READY, "give up as too wide", Status.FAILED),
     Move(Status.SCHEDULED, "cancel", Status.CANCELLED),
     Move(Status.HELD, "cancel", Status.CANCELLED),

@@ -43,6 +43,10 @@ PENDING: Final = frozenset({Status.SCHEDULED, Status.HELD, Status.READY})
 FINISHED: Final = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 UNFINISHED: Final = frozenset(Status) - FINISHED
 
+# Why jobs are held. The first is resolved by a person (`windlass jobs decide`), the second by the leader.
+needs_decision: Final = "needs decision"
+unknown_type: Final = "unknown type"
+
 type_name_max: Final = 200
 queue_name_max: Final = 100
 tags_max: Final = 20

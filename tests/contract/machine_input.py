@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from hypothesis import strategies as st
 
 from windlass.errors import WindlassError
-from windlass.lifecycle import Cancelled, Completed, Failed, Lost, Outcome, Released, Snoozed, TimedOut
+from windlass.lifecycle import Cancelled, Completed, Failed, Held, Lost, Outcome, Released, Snoozed, TimedOut
 from windlass.model import Error, Lease, NewJob, RetryPolicy
 from windlass.store.protocol import Ask
 
@@ -34,6 +34,8 @@ OUTCOMES: Final[tuple[Outcome, ...]] = (
     Lost(crashed=True, begun=False),
     Lost(crashed=False),
     Released(),
+    Held("needs decision", _FAULT),
+    Held("no room"),
 )
 outcomes: Final = st.sampled_from(OUTCOMES)
 

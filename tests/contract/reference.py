@@ -13,7 +13,7 @@ from uuid import UUID
 from tests.contract.reference_values import DAY, HEAD_START, SECOND, Record, RefJob, RefWorker
 from windlass.errors import IdTaken, InvalidId, JobNotFound, KeyReused, NotPossible
 from windlass.lifecycle import TRANSITIONS, Ended, Lost, Released, Settlement, retry_policy, settle
-from windlass.model import FINISHED, Enqueued, Lease, NewJob, RetryPolicy, Status, Want
+from windlass.model import FINISHED, Enqueued, Lease, NewJob, RetryPolicy, Status, Want, needs_decision, unknown_type
 from windlass.payload import encode
 from windlass.placement import fit
 from windlass.store.protocol import Ask, JobQuery, Receipt
@@ -132,7 +132,7 @@ class Reference:
 
     def run_now(self, job_id: UUID) -> Status:
         job = self._job(job_id)
-        if job.status not in {Status.SCHEDULED, Status.HELD}:
+        if job.status not in {Status.SCHEDULED, Status.HELD} or job.reason == needs_decision:
             raise NotPossible(job.status)
         job.move(Status.READY)
         job.wait_until(self.now)
@@ -222,7 +222,7 @@ class Reference:
             job.finish(status, Record(s.attempt, status, self.now, s.worker_id, s.token, s))
             return status
         job.move(status)
-        job.lease, job.cancel_requested = None, False
+        job.lease, job.cancel_requested, job.reason = None, False, s.reason
         if s.ended is not None:
             job.records.append(Record(s.attempt, Ended(s.ended), self.now, s.worker_id, s.token, s))
         if status is Status.SCHEDULED:
@@ -305,10 +305,12 @@ class Reference:
         strange = [job for job in old if self.living() and not self.known(job.body.type)]
         for job in strange:
             job.move(Status.HELD)
+            job.reason = unknown_type
         return len(strange)
 
     def admit_known(self) -> list[Want]:
-        return self.promote([j for j in self.jobs.values() if j.status is Status.HELD and self.known(j.body.type)])
+        held = [job for job in self.jobs.values() if job.status is Status.HELD and job.reason == unknown_type]
+        return self.promote([job for job in held if self.known(job.body.type)])
 
     def wide(self, queues: Collection[str], widest: int, waited_s: float) -> list[RefJob]:
         found = [

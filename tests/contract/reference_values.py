@@ -53,6 +53,7 @@ class RefJob:
     rank: int
     ready_at: int
     demand: int
+    reason: str | None = None
     attempt: int = 0
     failures: int = 0
     suspect: bool = False
@@ -65,7 +66,7 @@ class RefJob:
 
     def move(self, target: Status) -> None:
         assert target in TRANSITIONS[self.status], f"{self.status} -> {target}"
-        self.status = target
+        self.status, self.reason = target, None
 
     def seen(self) -> Seen:
         if self.outcome is not None:

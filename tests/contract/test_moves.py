@@ -4,8 +4,8 @@ import pytest
 
 from tests.factory import Rig
 from windlass.errors import NotPossible
-from windlass.lifecycle import Completed, Failed, Released, Snoozed
-from windlass.model import FINISHED, Error, Status
+from windlass.lifecycle import Completed, Failed, Held, Released, Snoozed
+from windlass.model import FINISHED, Error, Lease, Status, needs_decision
 from windlass.store.store import Store
 
 WAITING = (Status.SCHEDULED, Status.HELD, Status.READY)
@@ -86,6 +86,50 @@ async def test_an_unfinished_job_cannot_be_retried(rig: Rig, store: Store, statu
 async def test_run_now_makes_a_waiting_job_ready(rig: Rig, store: Store, status: Status) -> None:
     job_id = await rig.job(status)
     assert await store.intake.run_now(job_id) is Status.READY
+
+
+async def hold(rig: Rig, reason: str) -> Lease:
+    await rig.enqueue()
+    worker = await rig.worker()
+    (lease,) = await worker.claim()
+    held = Held(reason, Error("NeedsDecision", "effect 'mail' may have happened"))
+    assert (await worker.settle(lease, held)).moved == {lease.job_id: Status.HELD}
+    return lease
+
+
+async def test_an_attempt_can_set_its_job_aside_and_everybody_is_told_why(rig: Rig, store: Store) -> None:
+    lease = await hold(rig, "no room")
+    job = await store.views.job(lease.job_id)
+    assert (job.status, job.reason, job.attempt, job.failures) == (Status.HELD, "no room", 1, 0)
+    (attempt,) = await store.views.attempts(lease.job_id)
+    assert (attempt.status, attempt.error) == ("held", Error("NeedsDecision", "effect 'mail' may have happened"))
+    told = await store.views.explain(lease.job_id)
+    assert told.obstacles[0].code == "held"
+    assert "no room: NeedsDecision: effect 'mail' may have happened" in told.summary
+    assert await store.intake.run_now(lease.job_id) is Status.READY
+    (again,) = await (await rig.worker()).claim()
+    assert (again.job_id, again.attempt) == (lease.job_id, 2)
+
+
+async def test_a_job_that_needs_a_decision_is_not_run_past_it(rig: Rig, store: Store) -> None:
+    job_id = (await hold(rig, needs_decision)).job_id
+    with pytest.raises(NotPossible, match=f"windlass jobs decide {job_id}"):
+        await store.intake.run_now(job_id)
+    await store.upkeep.admit_known()
+    assert await rig.status(job_id) is Status.HELD
+    told = await store.views.explain(job_id)
+    assert told.obstacles[0].code == "needs_decision"
+    assert f"windlass jobs decide {job_id} redo" in (told.obstacles[0].cure or "")
+    assert await store.intake.cancel(job_id) is Status.CANCELLED
+    assert await store.intake.retry(job_id) is Status.READY
+
+
+async def test_a_job_asked_to_cancel_is_cancelled_instead_of_held(rig: Rig, store: Store) -> None:
+    await rig.enqueue()
+    worker = await rig.worker()
+    (lease,) = await worker.claim()
+    await store.intake.cancel(lease.job_id)
+    assert (await worker.settle(lease, Held(needs_decision))).moved == {lease.job_id: Status.CANCELLED}
 
 
 async def test_a_retried_job_keeps_its_history_and_begins_its_failures_anew(rig: Rig, store: Store) -> None:

@@ -8,7 +8,19 @@ import pytest
 
 from tests.factory import OnConnection, Rig
 from windlass.leader.chores import reap
-from windlass.lifecycle import Cancelled, Completed, Failed, Lost, Outcome, Released, Snoozed, TimedOut, backoff, settle
+from windlass.lifecycle import (
+    Cancelled,
+    Completed,
+    Failed,
+    Held,
+    Lost,
+    Outcome,
+    Released,
+    Snoozed,
+    TimedOut,
+    backoff,
+    settle,
+)
 from windlass.model import Error, Lease, RetryPolicy, Status
 from windlass.store.claims import Claims
 from windlass.store.postgres import Postgres
@@ -37,6 +49,8 @@ OUTCOMES: list[tuple[Outcome, Status, str | None, int]] = [
     (Snoozed(60.0), Status.SCHEDULED, None, 0),
     (Cancelled("enough"), Status.CANCELLED, "cancelled", 0),
     (Released(), Status.READY, None, 0),
+    (Held("needs decision", NO), Status.HELD, "held", 0),
+    (Held("no room"), Status.HELD, None, 0),
     (Lost(crashed=False), Status.READY, "lost", 0),
     (Lost(crashed=True), Status.READY, "lost", 0),
 ]

@@ -15,6 +15,7 @@ from windlass.lifecycle import (
     Completed,
     Ended,
     Failed,
+    Held,
     Lost,
     Outcome,
     Released,
@@ -27,6 +28,7 @@ from windlass.lifecycle import (
     error_chars_max,
     fingerprint,
     log_chars_max,
+    reason_chars_max,
     result_bytes_max,
     retry_policy,
     settle,
@@ -49,6 +51,7 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Cancelled, texts),
     st.builds(Lost, st.booleans(), st.booleans()),
     st.just(Released()),
+    st.builds(Held, texts, st.none() | errors),
 )
 leases: st.SearchStrategy[Lease] = st.builds(
     lease,
@@ -85,6 +88,8 @@ def error_of(settlement: Settlement) -> dict[str, Any]:
         (Snoozed(5), {"failures": 2}, Status.SCHEDULED, None, False, False, False),
         (Cancelled("no"), {}, Status.CANCELLED, Ended.CANCELLED, False, False, False),
         (Released(), {"failures": 2}, Status.READY, None, False, False, False),
+        (Held("needs decision", BOOM), {"failures": 2}, Status.HELD, Ended.HELD, False, False, False),
+        (Held("no room"), {"suspect": True}, Status.HELD, None, False, False, True),
         (Lost(crashed=False), {"failures": 2}, Status.READY, Ended.LOST, False, False, False),
         (Lost(crashed=True), {"failures": 2}, Status.READY, Ended.LOST, False, False, True),
         (Lost(crashed=True, begun=False), {}, Status.READY, Ended.LOST, False, False, False),
@@ -133,6 +138,14 @@ def test_only_failures_and_timeouts_burn_a_failure(held: Lease, outcome: Outcome
     if settlement.failed:
         spent = held.failures + 1 >= held.max_attempts or (isinstance(outcome, Failed) and outcome.final)
         assert (settlement.status is Status.FAILED) == spent
+
+
+@given(leases, outcomes, jitters)
+def test_a_held_settlement_says_what_the_job_waits_for(held: Lease, outcome: Outcome, jitter: float) -> None:
+    settlement = settle(held, outcome, jitter=jitter)
+    assert (settlement.status is Status.HELD) == isinstance(outcome, Held)
+    assert bool(settlement.reason) == isinstance(outcome, Held)
+    assert len(settlement.reason or "") <= reason_chars_max
 
 
 @given(leases, outcomes, jitters)

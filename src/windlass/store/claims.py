@@ -214,7 +214,7 @@ def _settle_call(batch: list[Settlement]) -> tuple[Any, ...]:
     worker_id = batch[0].worker_id
     if not all(s[4] is Status.COMPLETED and s[11] is None and s[3] == worker_id for s in batch):  # by place: hot
         return ("settle", *zip(*batch, strict=True))
-    jobs, attempts, tokens, _, _, _, _, _, _, _, results, _, _, executions_s, logs = zip(*batch, strict=True)
+    jobs, attempts, tokens, _, _, _, _, _, _, _, results, _, _, executions_s, logs, _ = zip(*batch, strict=True)
     return (
         "settle_completed", jobs, attempts, tokens, worker_id, executions_s,
         results if any(result is not None for result in results) else None,

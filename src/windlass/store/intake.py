@@ -24,7 +24,7 @@ from windlass.errors import (
     WindlassError,
 )
 from windlass.lifecycle import error_document
-from windlass.model import FINISHED, Enqueued, Error, NewJob, Status, check_name, queue_name_max
+from windlass.model import FINISHED, Enqueued, Error, NewJob, Status, check_name, needs_decision, queue_name_max
 from windlass.store import partitions
 from windlass.store.foreign import adapted
 from windlass.store.ids import Ids
@@ -250,12 +250,18 @@ class Intake:
             left = [job_id for job_id in left if job_id not in answers]
             if not left:
                 break
-            places = {row["job_id"]: row["status"] for row in await self._postgres.pinned("whereabouts", left)}
+            looked = await self._postgres.pinned("whereabouts", left)
+            places = {row["job_id"]: row["status"] for row in looked}
+            undecided = {row["job_id"] for row in looked if row["reason"] == needs_decision}
             for job_id in left:
                 if job_id not in places:
                     answers[job_id] = JobNotFound(job_id)
                 elif places[job_id] in impossible:
                     answers[job_id] = _impossible(verb, job_id, places[job_id])
+                elif verb == "run_now" and job_id in undecided:
+                    answers[job_id] = NotPossible(
+                        f"job {job_id} waits for a decision; say it: windlass jobs decide {job_id} done, or redo"
+                    )
             left = [job_id for job_id in left if job_id not in answers]
             await asyncio.sleep(0.001 * look)
         return answers | {job_id: _impossible(verb, job_id, "moving") for job_id in left}

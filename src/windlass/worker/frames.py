@@ -19,6 +19,7 @@ from windlass.lifecycle import (
     Cancelled,
     Completed,
     Failed,
+    Held,
     Lost,
     Outcome,
     Released,
@@ -127,7 +128,7 @@ _from_child: Final = msgspec.msgpack.Decoder(FromChild)
 to_template: Final = msgspec.msgpack.Decoder(ToTemplate)
 from_template: Final = msgspec.msgpack.Decoder(FromTemplate)
 _KINDS: Final[Mapping[str, type[Any]]] = {
-    each.__name__: each for each in (Completed, Failed, TimedOut, Snoozed, Cancelled, Lost, Released)
+    each.__name__: each for each in (Completed, Failed, TimedOut, Snoozed, Cancelled, Lost, Released, Held)
 }
 
 

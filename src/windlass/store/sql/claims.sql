@@ -1,4 +1,4 @@
--- What workers do with jobs. Claim and settle are functions (migration 0002): their plans are pinned there.
+-- What workers do with jobs. Claim and settle are functions (migrations 0002 and 0009): their plans are pinned there.
 
 -- name: claim
 -- Take ready jobs for a worker.
@@ -19,9 +19,10 @@ select * from taken;
 
 -- name: settle
 -- Write a batch of settlements. Cast, because a handler's own connection may be of a driver that guesses the types.
-select * from windlass.settle_v1(
+select * from windlass.settle_v2(
   $1::uuid[], $2::integer[], $3::uuid[], $4::uuid[], $5::text[], $6::double precision[], $7::boolean[], $8::boolean[],
-  $9::boolean[], $10::text[], $11::json[], $12::json[], $13::text[], $14::double precision[], $15::text[]
+  $9::boolean[], $10::text[], $11::json[], $12::json[], $13::text[], $14::double precision[], $15::text[],
+  $16::text[]
 );
 
 -- name: settle_completed
@@ -29,12 +30,12 @@ select * from windlass.settle_v1(
 -- values a job cost the driver three microseconds, a quarter of all a worker spends on a job.
 select done.*
 from (select array[cardinality($1::uuid[])]) as n (size)
-cross join lateral windlass.settle_v1(
+cross join lateral windlass.settle_v2(
   $1, $2, $3, array_fill($4::uuid, n.size), array_fill('completed'::text, n.size),
   array_fill(null::double precision, n.size), array_fill(false, n.size), array_fill(false, n.size),
   array_fill(false, n.size), array_fill('completed'::text, n.size),
   coalesce($6::json[], array_fill(null::json, n.size)), array_fill(null::json, n.size), array_fill(null::text, n.size),
-  $5, coalesce($7::text[], array_fill(null::text, n.size))
+  $5, coalesce($7::text[], array_fill(null::text, n.size)), array_fill(null::text, n.size)
 ) as done;
 
 -- name: mend

@@ -223,12 +223,13 @@ with seen as materialized (
 select r.job_id, 'ready' as status from readied r;
 
 -- name: run_now
--- Make scheduled or held jobs ready at once; they keep their priority's head start. Guard: as cancel.
+-- Make scheduled or held jobs ready at once; they keep their priority's head start. Guard: as cancel; and a job that needs a
+-- decision stays, or the question what became of its effect would never be answered.
 with from_scheduled as (
   delete from windlass.scheduled t where t.job_id = any ($1::uuid[])
   returning t.job_id, t.rank, t.ready_at, t.attempt, t.failures, t.thread_demand, t.suspect, t.queue, t.type, t.crashed_at
 ), from_held as (
-  delete from windlass.held t where t.job_id = any ($1::uuid[])
+  delete from windlass.held t where t.job_id = any ($1::uuid[]) and t.reason <> 'needs decision'
   returning t.job_id, t.rank, t.ready_at, t.attempt, t.failures, t.thread_demand, t.suspect, t.queue, t.type, t.crashed_at
 ), gone as (
   select 'scheduled' as status, s.* from from_scheduled s
@@ -249,7 +250,8 @@ with from_scheduled as (
 select r.job_id, 'ready' as status from readied r;
 
 -- name: whereabouts
--- The table each job sits in, for jobs an action did not find; null: its job row exists but it is moving right now.
+-- The table each job sits in, for jobs an action did not find; null: its job row exists but it is moving right now. And why it
+-- is held, if it is.
 select k.id as job_id, coalesce(
   (select 'scheduled' from windlass.scheduled t where t.job_id = k.id),
   (select 'held' from windlass.held t where t.job_id = k.id),
@@ -257,7 +259,7 @@ select k.id as job_id, coalesce(
   (select 'running' from windlass.running t where t.job_id = k.id),
   (select o.status from windlass.outcome o where o.job_id = k.id),
   (select o.status from windlass.outcome_kept o where o.job_id = k.id)
-) as status
+) as status, (select t.reason from windlass.held t where t.job_id = k.id) as reason
 from (
   select id from windlass.job where id = any ($1::uuid[])
   union all select id from windlass.job_kept where id = any ($1::uuid[])
