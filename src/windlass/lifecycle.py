@@ -329,6 +329,7 @@ MOVES: Final = (
     Move(Status.READY, "cancel", Status.CANCELLED),
     Move(Status.COMPLETED, "retry", Status.READY),
     Move(Status.FAILED, "retry · replay", Status.READY),
+    Move(Status.FAILED, "discard", Status.CANCELLED),
     Move(Status.CANCELLED, "retry", Status.READY),
 )
 

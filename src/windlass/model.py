@@ -259,7 +259,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as people see it. `payload` and `result` are JSON text: a browser would round numbers above 2^53."""
+    """A job as people see it. `payload` and `result` are JSON text: a browser would round numbers above 2^53.
+
+    `error` and `started_at` of an unfinished job are those of its last attempt, which ended at `last_ended_at`.
+    `expires_at`: when a dead letter is removed."""
 
     id: UUID
     type: str
@@ -294,6 +297,20 @@ class Job:
     payload: str | None = None
     progress: float | None = None
     progress_note: str | None = None
+    last_ended_at: datetime | None = None
+    expires_at: datetime | None = None
+
+    @property
+    def next_try_at(self) -> datetime | None:
+        """When a job between two tries may start again; None for one that was never tried, runs or is finished."""
+        return self.ready_at if self.attempt > 0 and self.status in PENDING else None
+
+    @property
+    def updated_at(self) -> datetime:
+        """When something happened to it last, as far as its rows tell."""
+        waits_since = self.ready_at if self.status in {Status.READY, Status.HELD} else None
+        moments = (self.created_at, self.started_at, self.last_ended_at, self.finished_at, waits_since)
+        return max(moment for moment in moments if moment is not None)
 
 
 def seconds(duration: float | timedelta) -> float:

@@ -1,11 +1,13 @@
 """The routes of older APIs, called as their documents say."""
 
+from datetime import datetime
 from uuid import UUID
 
 import httpx2
 
 from tests.factory import Rig
-from windlass.model import Declared, Status
+from windlass.lifecycle import Failed
+from windlass.model import Declared, Error, Status
 from windlass.store.store import Store
 
 Client = httpx2.AsyncClient
@@ -122,3 +124,20 @@ async def test_failed_jobs_come_page_by_page(api: Client, rig: Rig) -> None:
     assert {(page["limit"], page["total"]) for page in pages} == {(2, 5)}
     assert [page["page"] for page in pages] == [1, 2, 3, 4]
     assert (await api.get("/failedJobs?page=10000&limit=200")).status_code == 422
+
+
+async def test_a_job_between_tries_shows_its_error_and_when_it_was_started_and_changed(
+    api: httpx2.AsyncClient, rig: Rig, store: Store
+) -> None:
+    (job_id,) = await rig.enqueue(max_attempts=3)
+    worker = await rig.worker()
+    (lease,) = await worker.claim()
+    await worker.settle(lease, Failed(Error("ValueError", "no"), delay_s=60))
+    (attempt,) = await store.views.attempts(job_id)
+    (listed,) = (await api.get("/jobs")).json()
+    shown = (await api.get(f"/jobs/{job_id}")).json()
+    for job in (listed, shown, (await api.get(f"/db/jobs/{job_id}")).json()):
+        assert (job["status"], job["attempts"], job["error"]) == ("pending", 1, "ValueError: no")
+        assert datetime.fromisoformat(job["started_at"]) == attempt.started_at
+        assert datetime.fromisoformat(job["updated_at"]) == attempt.ended_at
+        assert job["completed_at"] is None

@@ -1,12 +1,15 @@
 """Dead letters over HTTP: listed, grouped by kind of error, and replayed, each only while it is failed."""
 
 import asyncio
+import json
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import httpx2
 import pytest
 
+from tests.api.conftest import Tokens
 from tests.factory import Rig
 from windlass.lifecycle import Completed, Failed
 from windlass.model import Error, Status
@@ -146,3 +149,65 @@ async def test_secrets_in_errors_are_masked(api: httpx2.AsyncClient, rig: Rig) -
     await failed(rig, 1, Error("E", "GET refused with Authorization: Bearer eyJhbGciOi.abcdefghijklmnop"))
     for path in ("/v1/dead-letters", "/v1/dead-letters/groups"):
         assert "abcdefghijklmnop" not in (await api.get(path)).text
+
+
+# Discarding and retention. --------------------------------------------------------------------------------------------
+
+
+async def test_a_discarded_letter_is_cancelled_and_the_discard_is_written_down(
+    api: httpx2.AsyncClient, rig: Rig, store: Store
+) -> None:
+    job = await rig.job(Status.FAILED)
+    answer = await api.post(f"/v1/dead-letters/{job}/discard", json={"reason": "sent by hand"})
+    assert (answer.status_code, answer.json()) == (200, {"id": str(job), "status": "cancelled"})
+    assert (await api.get("/v1/dead-letters")).json()["jobs"] == []
+    shown = (await api.get(f"/v1/jobs/{job}")).json()
+    assert (shown["status"], shown["error"]["type"]) == ("cancelled", "Discarded")
+    (attempt,) = (await api.get(f"/v1/jobs/{job}/attempts")).json()["attempts"]
+    assert (attempt["status"], attempt["error"]["message"]) == ("failed", "no")
+    (entry,) = await store.accounts.audit()
+    assert (entry.action, entry.target, entry.detail) == ("dead_letter.discard", str(job), '{"reason": "sent by hand"}')
+    again = await api.post(f"/v1/dead-letters/{job}/discard")
+    assert (again.status_code, again.json()["code"]) == (409, "not_possible")
+
+
+async def test_a_whole_group_is_previewed_then_discarded_and_no_other(
+    api: httpx2.AsyncClient, rig: Rig, store: Store
+) -> None:
+    wanted = await failed(rig, 3, Error("Refused", "port 80"))
+    others = await failed(rig, 2, Error("Other", "no"))
+    groups = (await api.get("/v1/dead-letters/groups")).json()["groups"]
+    chosen = {"type": groups[0]["type"], "fingerprint": groups[0]["fingerprint"]}
+    preview = (await api.post("/v1/dead-letters/discard", json={"filter": chosen, "preview": True})).json()
+    assert (preview["matched"], preview["done"], preview["preview"]) == (3, 0, True)
+    assert [await rig.status(job) for job in wanted] == [Status.FAILED] * 3
+    done = (await api.post("/v1/dead-letters/discard", json={"filter": chosen, "reason": "old"})).json()
+    assert (done["matched"], done["done"], done["refused"]) == (3, 3, [])
+    assert [await rig.status(job) for job in wanted] == [Status.CANCELLED] * 3
+    assert [await rig.status(job) for job in others] == [Status.FAILED] * 2
+    (entry,) = await store.accounts.audit()
+    detail = json.loads(entry.detail or "")
+    assert (entry.action, detail["done"], detail["reason"]) == ("dead_letters.discard", 3, "old")
+
+
+async def test_discarding_needs_the_scope_of_operators(http: httpx2.AsyncClient, tokens: Tokens, rig: Rig) -> None:
+    job = await rig.job(Status.FAILED)
+    headers = tokens.headers("read", "submit")
+    assert (await http.post(f"/v1/dead-letters/{job}/discard", headers=headers)).status_code == 403
+    many = await http.post("/v1/dead-letters/discard", json={"ids": [str(job)]}, headers=headers)
+    assert many.status_code == 403
+    assert await rig.status(job) is Status.FAILED
+
+
+async def test_a_letter_tells_when_it_expires_and_the_stats_how_old_and_large_they_are(
+    api: httpx2.AsyncClient, rig: Rig, store: Store
+) -> None:
+    nothing = (await api.get("/v1/stats")).json()["dead_letters"]
+    assert nothing == {"count": 0, "oldest_at": None, "approximate_bytes": 0, "retention_days": 90}
+    await failed(rig, 3, Error("E", "x"))
+    letters = (await api.get("/v1/dead-letters")).json()["jobs"]
+    first = min(datetime.fromisoformat(each["finished_at"]) for each in letters)
+    assert datetime.fromisoformat(letters[-1]["expires_at"]) - first == timedelta(days=90)
+    totals = (await api.get("/v1/stats")).json()["dead_letters"]
+    assert (totals["count"], datetime.fromisoformat(totals["oldest_at"])) == (3, first)
+    assert totals["approximate_bytes"] > 1000

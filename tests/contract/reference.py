@@ -130,6 +130,14 @@ class Reference:
         job.rank = self.now - job.body.priority * HEAD_START
         return job.status
 
+    def discard(self, job_id: UUID) -> Status:
+        job = self._job(job_id)
+        if job.status is not Status.FAILED or job.outcome is None:
+            raise NotPossible(job.status)
+        job.records.append(job.outcome)
+        job.finish(Status.CANCELLED, Record(job.attempt, "cancelled", self.now))
+        return job.status
+
     def run_now(self, job_id: UUID) -> Status:
         job = self._job(job_id)
         if job.status not in {Status.SCHEDULED, Status.HELD} or job.reason == needs_decision:

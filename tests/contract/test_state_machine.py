@@ -151,7 +151,8 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.job_ids)
     @rule(
-        verb=st.sampled_from(["cancel", "retry", "run_now"]), some=st.lists(jobs, min_size=1, max_size=3, unique=True)
+        verb=st.sampled_from(["cancel", "retry", "run_now", "discard"]),
+        some=st.lists(jobs, min_size=1, max_size=3, unique=True),
     )
     def act(self, verb: str, some: list[int]) -> None:
         ids = [self.job_ids[n] for n in some] + self.ids.make(1)  # and one that does not exist

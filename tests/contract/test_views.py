@@ -1,7 +1,7 @@
 """What people see of a job, a queue and a worker is what is so."""
 
 from datetime import timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
@@ -174,3 +174,49 @@ async def test_the_check_sees_what_must_never_be(rig: Rig, store: Store, sql: Sq
     assert (row["nowhere"], row["twice"], row["homeless"]) == (1, 1, 0)
     assert row["miscounted"] > 0
     await transaction.rollback()
+
+
+# Between tries. -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_job_between_tries_shows_its_last_error_and_its_next_try(rig: Rig, store: Store) -> None:
+    (job_id,) = await rig.enqueue(max_attempts=5)
+    first = await store.views.job(job_id)
+    assert (first.error, first.started_at, first.next_try_at, first.updated_at) == (None, None, None, first.ready_at)
+    worker = await rig.worker()
+    for attempt in (1, 2):
+        (lease,) = await worker.claim()
+        running = await store.views.job(job_id)
+        assert (running.status, running.next_try_at) == (Status.RUNNING, None)
+        assert running.updated_at == running.started_at
+        await worker.settle(lease, Failed(Error("ValueError", f"no {attempt}"), delay_s=3600))
+        await _shows_its_last_attempt(store, job_id, attempt, Status.SCHEDULED)
+        await store.intake.run_now(job_id)
+        ready = await _shows_its_last_attempt(store, job_id, attempt, Status.READY)
+        assert ready.updated_at == ready.ready_at
+    (lease,) = await worker.claim()
+    assert (await store.views.job(job_id)).error == Error("ValueError", "no 2")
+    await worker.settle(lease, Completed())
+    finished = await store.views.job(job_id)
+    assert (finished.error, finished.next_try_at, finished.updated_at) == (None, None, finished.finished_at)
+
+
+async def _shows_its_last_attempt(store: Store, job_id: UUID, attempt: int, status: Status) -> Job:
+    job = await store.views.job(job_id)
+    ended = (await store.views.attempts(job_id))[-1]
+    assert (job.status, job.attempt, job.failures) == (status, attempt, attempt)
+    assert job.error == Error("ValueError", f"no {attempt}")
+    assert (job.started_at, job.last_ended_at) == (ended.started_at, ended.ended_at)
+    assert (job.next_try_at, job.queue_s) == (job.ready_at, None)
+    assert job.updated_at >= ended.ended_at
+    assert (await store.views.jobs()).jobs == [job]  # a list says the same
+    return job
+
+
+async def test_a_replayed_dead_letter_shows_why_it_failed_before(rig: Rig, store: Store) -> None:
+    job_id = await rig.job(Status.FAILED)
+    before = await store.views.job(job_id)
+    await store.intake.retry(job_id)
+    job = await store.views.job(job_id)
+    assert (job.error, job.started_at, job.failures) == (before.error, before.started_at, 0)
+    assert job.updated_at == job.ready_at

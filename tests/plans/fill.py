@@ -102,7 +102,11 @@ _KEPT: Final = _JOBS.format(kept="_kept", is_kept="true", kind="kept", status="'
 
 _WAITING: Final = f"""
 insert into windlass.scheduled ({_STATE})
-select id, pg_temp.rank(p), at, 0, 0, demand, false, queue, type from plan p where kind = 'scheduled' order by at;
+select id, pg_temp.rank(p), at, (n % 4 = 3)::integer, (n % 4 = 3)::integer, demand, false, queue, type
+from plan p where kind = 'scheduled' order by at;
+insert into windlass.attempt (job_id, attempt, started_at, ended_at, status, token, error, fingerprint)
+select s.job_id, 1, now(), now(), 'failed', gen_random_uuid(), '{{"type": "ValueError", "message": "no"}}', 'ValueError'
+from windlass.scheduled s where s.attempt = 1;
 insert into windlass.held ({_STATE}, reason)
 select id, pg_temp.rank(p), at, 0, 0, demand, false, queue, type, 'unknown type' from plan p where kind = 'held';
 insert into windlass.ready ({_STATE})

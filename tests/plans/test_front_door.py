@@ -109,6 +109,17 @@ async def test_a_list_of_one_kind_of_error_is_a_page_of_its_index(
     assert await probe.quickest_ms(lambda store: store.views.jobs(query)) < MOST_MS
 
 
+async def test_the_size_and_the_age_of_dead_letters_cost_the_same_however_many_there_are(pinned: Probe) -> None:
+    async def act(store: Store) -> None:
+        await store.views.dead_letter_size()
+
+    seen = await pinned.see(act)
+    assert not any(plan.scanned() for plan in seen), seen.show()
+    print(f"size of dead letters: {seen.buffers} buffers, {seen.visited} rows visited")
+    assert seen.visited <= 2_000, seen.show()
+    assert await pinned.quickest_ms(act, runs=5) < MOST_MS
+
+
 # Who. -----------------------------------------------------------------------------------------------------------------
 
 

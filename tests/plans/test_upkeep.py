@@ -110,3 +110,19 @@ async def test_admit_known_looks_for_what_is_known(probe: Probe) -> None:
     seen = await probe.best(lambda store: store.upkeep.admit_known())
     assert seen.visited == 0
     assert seen.buffers < 100
+
+
+async def test_dead_letters_expire_a_page_at_a_time_by_their_age(pinned: Probe) -> None:
+    kept_s = 29 * 86_400.0  # the kept ones are older, those in partitions are not
+    gone: list[int] = []
+
+    async def act(store: Store) -> None:
+        page = await store.postgres.pinned("old_dead_letters", kept_s, 200)
+        ids = sorted(row["job_id"] for row in page)
+        gone.append(len(await store.postgres.pinned("expire_dead_letters", ids, kept_s)))
+
+    seen = await pinned.see(act)
+    assert gone == [200]
+    print(f"expire 200 dead letters: {seen.buffers} buffers, {seen.visited} rows visited")
+    assert not any(plan.scanned() for plan in seen), seen.show()
+    assert seen.visited <= 40 * 200, seen.show()

@@ -110,7 +110,7 @@ def _check(asked: BulkAction, verb: Verb) -> None:
     if (asked.ids is None) == (asked.filter is None):
         raise InvalidField("ids", "give ids or a filter, one of them; the filter {} is all jobs the action is for")
     if asked.reason is not None and not verb.has_reason:
-        raise InvalidField("reason", "is for cancelling alone")
+        raise InvalidField("reason", "is for cancelling and discarding alone")
     if asked.ids is not None and asked.cursor is not None:
         raise InvalidField("cursor", "goes with a filter")
 

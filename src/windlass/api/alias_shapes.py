@@ -132,7 +132,7 @@ def _fields(job: Job) -> dict[str, Any]:
         "started_at": job.started_at,
         "completed_at": job.finished_at,
         "created_at": job.created_at,
-        "updated_at": job.finished_at or job.started_at or job.created_at,
+        "updated_at": job.updated_at,
         "result": shown(job.type, job.result),
         "error": None if error is None else f"{error.type}: {error.message}",
     }

@@ -11,7 +11,8 @@ from windlass.wire import JobType, JobTypes, Page, Queue, Queues, Retry, Stats, 
 
 
 async def stats(call: Call) -> Stats:
-    return stats_told(await call.parts.views.counts())
+    views = call.parts.views
+    return stats_told(await views.counts(), await views.dead_letter_size())
 
 
 async def queues(call: Call) -> Queues:
@@ -67,7 +68,7 @@ endpoints: Final = [
     Endpoint(
         *("GET", "/v1/stats", "read", stats),
         summary="Count jobs by queue, type and status",
-        description="The counts are exact, however many jobs there are.",
+        description="The counts are exact, however many jobs there are. What the dead letters take on disk is an estimate.",
         tag=_TAG,
         answers={200: Stats},
     ),

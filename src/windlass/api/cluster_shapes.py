@@ -5,8 +5,9 @@ from heapq import nlargest, nsmallest
 from typing import Final, Literal, TypeVar
 
 from windlass.model import Line as Counted
-from windlass.model import Queue, Worker, by_status
-from windlass.wire import Line, Page, Queues, Stats, Workers
+from windlass.model import Queue, Status, Worker, by_status
+from windlass.store.protocol import DeadLetterSize
+from windlass.wire import DeadLetterTotals, Line, Page, Queues, Stats, Workers
 from windlass.wire import Queue as QueueTold
 from windlass.wire import Worker as WorkerTold
 
@@ -16,7 +17,7 @@ lines_max: Final = 1000
 FIRST: Final = Page()
 
 
-def stats_told(counts: Mapping[Counted, int]) -> Stats:
+def stats_told(counts: Mapping[Counted, int], size: DeadLetterSize | None = None) -> Stats:
     statuses = {status.value: count for status, count in by_status(counts).items()}
     largest = nlargest(lines_max, ((count, line) for line, count in counts.items() if count))
     lines = [
@@ -24,7 +25,19 @@ def stats_told(counts: Mapping[Counted, int]) -> Stats:
         for (queue, type_, status), count in sorted((line, count) for count, line in largest)
     ]
     complete = len(largest) < lines_max or sum(count for count, _ in largest) == sum(counts.values())
-    return Stats(total=sum(statuses.values()), statuses=statuses, lines=lines, complete=complete)
+    dead_letters = None if size is None else _dead_letters_told(statuses.get(Status.FAILED.value, 0), size)
+    return Stats(
+        total=sum(statuses.values()), statuses=statuses, lines=lines, complete=complete, dead_letters=dead_letters
+    )
+
+
+def _dead_letters_told(count: int, size: DeadLetterSize) -> DeadLetterTotals:
+    return DeadLetterTotals(
+        count=count,
+        oldest_at=size.oldest_at,
+        approximate_bytes=round(count * size.bytes_per_job),
+        retention_days=size.retention_days or None,
+    )
 
 
 def paged(items: Iterable[T], page: Page, key: Callable[[T], str]) -> tuple[list[T], str | None]:

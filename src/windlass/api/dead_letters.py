@@ -1,10 +1,12 @@
-"""Dead letters: jobs that failed for good and wait for a person. Looked at one by one or by kind of error, and replayed."""
+"""Dead letters: jobs that failed for good and wait for a person. Looked at one by one or by kind of error; replayed or discarded."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final
+from uuid import UUID
 
 from msgspec import Meta
 
-from windlass.api.actions import RETRY, Verb, act_on_many
+from windlass.api.actions import RETRY, Answers, Verb, act_on_many
 from windlass.api.aside import chars_of, shown_aside
 from windlass.api.endpoint import Answer, Call, Endpoint
 from windlass.api.job_shapes import page_told, query_of
@@ -18,6 +20,7 @@ from windlass.wire import (
     BulkResult,
     DeadLetterGroup,
     DeadLetterGroups,
+    DiscardReason,
     Jobs,
     Moved,
     QueueName,
@@ -28,6 +31,13 @@ from windlass.wire import (
 # A replay is a retry of what is failed at that very moment: another replay may have completed it since it was looked at.
 _FAILED: Final = frozenset({Status.FAILED})
 REPLAY: Final = Verb(RETRY.act, _FAILED, only=True)
+
+
+async def _discard(call: Call, ids: Sequence[UUID], _among: frozenset[Status]) -> Answers:
+    return await call.parts.intake.discard_many(ids, call.body.reason or DiscardReason().reason)
+
+
+DISCARD: Final = Verb(_discard, _FAILED, only=True, has_reason=True)
 
 
 class Listed(Traits):
@@ -79,6 +89,17 @@ async def replay_many(call: Call) -> BulkResult:
     return await act_on_many(call, REPLAY)
 
 
+async def discard(call: Call) -> Moved:
+    asked: DiscardReason = call.body
+    call.note = (str(call.id), {"reason": masked_text(asked.reason)})
+    status = await call.parts.intake.discard(call.id, asked.reason)
+    return Moved(id=call.id, status=status.value)
+
+
+async def discard_selected(call: Call) -> BulkResult:
+    return await act_on_many(call, DISCARD)
+
+
 _TAG: Final = "dead letters"
 
 endpoints: Final = [
@@ -119,5 +140,27 @@ endpoints: Final = [
         answers={200: BulkResult},
         body=BulkAction,
         audit="dead_letters.replay",
+    ),
+    Endpoint(
+        *("POST", "/v1/dead-letters/{id}/discard", "operate", discard),
+        summary="Take a failed job out of the dead letters",
+        description="It is `cancelled` from then on, with the reason given, and keeps its attempts with their errors; like other "
+        "finished jobs it is removed when its retention is over. 409 if it is not failed, or no longer.",
+        tag=_TAG,
+        answers={200: Moved},
+        body=DiscardReason,
+        optional=True,
+        problems=(404, 409),
+        audit="dead_letter.discard",
+    ),
+    Endpoint(
+        *("POST", "/v1/dead-letters/discard", "operate", discard_selected),
+        summary="Take many failed jobs out of the dead letters",
+        description="Those that `ids` names, or that `filter` finds: a whole group, by its `type` and `fingerprint`. With "
+        "`preview` nothing is done, only counted. Up to 10,000 a call: while there is a `next_cursor`, call again with it.",
+        tag=_TAG,
+        answers={200: BulkResult},
+        body=BulkAction,
+        audit="dead_letters.discard",
     ),
 ]

@@ -44,6 +44,8 @@ def job_told(job: model.Job, *, whole: bool = False) -> Job:
         progress=job.progress,
         progress_note=_text_told(job.progress_note),
         error=fault_told(job.error),
+        next_try_at=job.next_try_at,
+        expires_at=job.expires_at,
         payload=shown(job.type, job.payload) if whole else None,
         result=shown(job.type, job.result) if whole else None,
     )

@@ -110,6 +110,15 @@ class Remembering:
         ids = list(job_ids)
         return await self._voiding(ids, self._intake.run_now_many(ids))
 
+    async def discard(self, job_id: UUID, reason: str = "discarded on request") -> Status:
+        return await self._voiding([job_id], self._intake.discard(job_id, reason))
+
+    async def discard_many(
+        self, job_ids: Iterable[UUID], reason: str = "discarded on request"
+    ) -> dict[UUID, Status | WindlassError]:
+        ids = list(job_ids)
+        return await self._voiding(ids, self._intake.discard_many(ids, reason))
+
     async def _voiding(self, job_ids: Sequence[UUID], action: Awaitable[A]) -> A:
         try:
             return await action

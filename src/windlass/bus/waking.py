@@ -71,6 +71,14 @@ class Waking:
     async def run_now_many(self, job_ids: Iterable[UUID]) -> dict[UUID, Status | WindlassError]:
         return self._woken(await self._intake.run_now_many(job_ids))
 
+    async def discard(self, job_id: UUID, reason: str = "discarded on request") -> Status:
+        return await self._intake.discard(job_id, reason)
+
+    async def discard_many(
+        self, job_ids: Iterable[UUID], reason: str = "discarded on request"
+    ) -> dict[UUID, Status | WindlassError]:
+        return await self._intake.discard_many(job_ids, reason)
+
     async def set_paused(self, queue: str, *, paused: bool) -> None:
         await self._intake.set_paused(queue, paused=paused)
         if not paused:

@@ -1,6 +1,6 @@
-"""`windlass dead-letters`: jobs that failed for good; look at them by their errors, and replay them."""
+"""`windlass dead-letters`: jobs that failed for good; look at them by their errors, replay or discard them."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
@@ -9,7 +9,10 @@ from windlass.cli import jobs, many, remote
 from windlass.cli.filters import LimitOption, QueueOption, SinceOption, TagOption, TypeOption, UntilOption, chosen
 from windlass.cli.output import Json, Yes, ago, note, say_json, table
 
-app = typer.Typer(help="Look at jobs that failed for good, and replay them.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from windlass.sdk.asks import Filters
+
+app = typer.Typer(help="Look at jobs that failed for good; replay or discard them.", no_args_is_help=True)
 
 Fingerprint = Annotated[
     str | None, typer.Option("--fingerprint", help="Only with this kind of error, as `groups` shows it.")
@@ -31,15 +34,13 @@ def list_(
 
     Examples: windlass dead-letters list · windlass dead-letters list --type webhook --since 1d --json
     """
-    filters = chosen(None, type_, queue, tag, since, until)
-    if fingerprint is not None:
-        filters["fingerprint"] = fingerprint
+    filters = _chosen(type_, queue, tag, since, until, fingerprint)
     with remote.client() as client:
         found = list(client.dead_letters(limit=limit, **filters))
     if as_json:
         say_json({"jobs": found})
     else:
-        jobs.show_jobs(found)
+        jobs.show_jobs(found, expiry=True)
 
 
 @app.command()
@@ -95,13 +96,11 @@ def replay(
     Examples: windlass dead-letters replay ID · windlass dead-letters replay --type webhook --since 1h --preview ·
     windlass dead-letters replay --fingerprint 97ebeb8c3404a41f --yes
     """
-    named = ids or []
-    filters = chosen(None, type_, queue, tag, since, until)
-    if fingerprint is not None:
-        filters["fingerprint"] = fingerprint
+    filters = _chosen(type_, queue, tag, since, until, fingerprint)
     with remote.client() as client:
         from windlass.sdk import asks  # noqa: PLC0415
 
+        named = ids or []
         if len(named) == 1 and not filters and not preview:
             many.act_on_one(client, asks.replay(named[0]), as_json=as_json)
             return
@@ -116,3 +115,53 @@ def replay(
             preview=preview,
             as_json=as_json,
         )
+
+
+@app.command()
+def discard(
+    ids: Annotated[list[UUID] | None, typer.Argument(help="The jobs; else say which.", metavar="[ID]...")] = None,
+    type_: TypeOption = None,
+    queue: QueueOption = None,
+    tag: TagOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    fingerprint: Fingerprint = None,
+    reason: Annotated[str | None, typer.Option(help="Why, for those who ask later.")] = None,
+    preview: jobs.Preview = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Take failed jobs out of the dead letters; they are cancelled and keep their attempts. Those a filter finds are
+    counted and asked about first.
+
+    Examples: windlass dead-letters discard ID --reason "sent by hand" · windlass dead-letters discard --until 30d --preview ·
+    windlass dead-letters discard --fingerprint 97ebeb8c3404a41f --yes
+    """
+    filters = _chosen(type_, queue, tag, since, until, fingerprint)
+    with remote.client() as client:
+        from windlass.sdk import asks  # noqa: PLC0415
+
+        named = ids or []
+        if len(named) == 1 and not filters and not preview:
+            many.act_on_one(client, asks.discard(named[0], reason), as_json=as_json)
+            return
+        many.act_on_many(
+            client,
+            asks.discard_many,
+            verb="Discard",
+            ids=named,
+            filters=filters,
+            reason=reason,
+            yes=yes or bool(named),
+            preview=preview,
+            as_json=as_json,
+        )
+
+
+def _chosen(
+    type_: str | None, queue: str | None, tag: str | None, since: str | None, until: str | None, fingerprint: str | None
+) -> "Filters":
+    filters = chosen(None, type_, queue, tag, since, until)
+    if fingerprint is not None:
+        filters["fingerprint"] = fingerprint
+    return filters

@@ -1,6 +1,7 @@
 """`windlass jobs`: look at jobs, wait for them, and act on them, one or many."""
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from windlass.cli.filters import (
 )
 from windlass.cli.output import Json, Yes, ago, clean, clean_lines, counted, facts, moment, say, say_json, span, table
 from windlass.errors import JobCancelled, JobFailed
+from windlass.model import FINISHED
 
 if TYPE_CHECKING:
     from windlass import wire
@@ -189,9 +191,10 @@ def explain(job_id: Id, as_json: Json = False) -> None:
         say(f"  ahead of it in its queue: {counted(why.ahead, 'job')}; workers: {able}")
 
 
-def show_jobs(jobs: "Iterable[Job]") -> None:
+def show_jobs(jobs: "Iterable[Job]", *, expiry: bool = False) -> None:
+    """`expiry`: with the time at which each is removed."""
     table(
-        ["id", "type", "status", "queue", "priority", "attempts", "created", "took", "note"],
+        ["id", "type", "status", "queue", "priority", "attempts", "created", "expires" if expiry else "took", "note"],
         (
             (
                 job.id,
@@ -201,12 +204,12 @@ def show_jobs(jobs: "Iterable[Job]") -> None:
                 job.priority,
                 f"{job.attempts}/{job.max_attempts}",
                 ago(job.created_at),
-                span(job.execution_s),
-                _note(job),
+                (ago(job.expires_at) or "never") if expiry else span(job.execution_s),
+                job_note(job),
             )
             for job in jobs
         ),
-        right=["priority", "attempts", "created", "took"],
+        right=["priority", "attempts", "created", "expires", "took"],
         empty="no jobs",
     )
 
@@ -252,12 +255,21 @@ def _act(
         )
 
 
-def _note(job: "Job") -> str:
-    if job.error is not None:
-        return f"{job.error.type}: {job.error.message}"
+def job_note(job: "Job") -> str:
+    """What matters most about a job, for the last column of a list."""
     if job.progress is not None and job.status == "running":
         return f"{job.progress:.0%} {job.progress_note or ''}".strip()
+    if job.error is not None:
+        failure = f"{job.error.type}: {job.error.message}"
+        if job.next_try_at is not None:
+            return f"{_next_try(job.next_try_at)}; {failure}"
+        return f"before: {failure}" if job.status == "running" else failure
     return job.name or job.reason or ""
+
+
+def _next_try(at: datetime) -> str:
+    waits = ago(at)
+    return f"next try {waits}" if waits.startswith("in ") else "next try due"
 
 
 def _facts(job: "Job") -> Iterator[tuple[str, object]]:
@@ -272,12 +284,20 @@ def _facts(job: "Job") -> Iterator[tuple[str, object]]:
     for name, at in (("created", job.created_at), ("scheduled", job.scheduled_at), ("started", job.started_at)):
         yield name, moment(at)
     yield "finished", moment(job.finished_at)
+    yield (
+        "next try",
+        None if job.next_try_at is None else f"{moment(job.next_try_at)}, {_next_try(job.next_try_at)[9:]}",
+    )
+    yield "expires", moment(job.expires_at)
     yield "queued for", span(job.queue_s) or None
     yield "ran for", span(job.execution_s) or None
     yield "worker", job.worker_id
     yield "progress", None if job.progress is None else f"{job.progress:.0%} {job.progress_note or ''}".strip()
     yield "cancel", "asked for" if job.cancel_requested else None
-    yield "error", None if job.error is None else f"{job.error.type}: {job.error.message}"
+    yield (
+        "error" if job.status in FINISHED else "last error",
+        None if job.error is None else f"{job.error.type}: {job.error.message}",
+    )
 
 
 def _show_attempts(attempts: "list[wire.Attempt]") -> None:

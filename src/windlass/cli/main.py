@@ -31,6 +31,7 @@ _PANELS: Final = {
         ("submit", "submit", "submit"),
         ("jobs", "jobs", "app"),
         ("dead-letters", "dead_letters", "app"),
+        ("stats", "stats", "stats"),
         ("types", "types", "app"),
         ("top", "top", "top"),
     ],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from windlass.cli import remote
+from windlass.cli.jobs import job_note
 from windlass.cli.output import Json, ago, clean, is_terminal, say_json, span
 from windlass.cli.wiring import run
 from windlass.clock import steady_s
@@ -145,15 +146,16 @@ def _bar(worker: "wire.Worker") -> str:
 
 def _newest(picture: Picture) -> Any:
     return _table(
-        ("newest", "status", "created", "took", "id", "note"),
+        ("newest", "status", "tries", "created", "took", "id", "note"),
         [
             (
                 job.type,
                 job.status,
+                f"{job.attempts}/{job.max_attempts}",
                 ago(job.created_at),
                 span(job.execution_s),
                 job.id,
-                f"{job.error.type}: {job.error.message}" if job.error else job.name or "",
+                job_note(job),
             )
             for job in picture.newest
         ],

@@ -58,6 +58,9 @@ class StoreConfig:
         most=10_000,
     )
     retention_days: int = setting(14, "finished jobs are kept for", unit="days", least=2, most=3650)
+    dead_letter_retention_days: int = setting(
+        90, "failed jobs are kept for, counted from the failure; 0: for ever", unit="days", least=0, most=3650
+    )
     partitions_ahead: int = setting(3, "partitions made before they are needed", unit="partitions", least=1, most=60)
     payload_bytes_max: int = setting(
         payload_bytes_max, "the largest payload of a job", unit="bytes", least=1024, most=64 * _mib
@@ -73,6 +76,11 @@ class StoreConfig:
     @property
     def retention_s(self) -> float:
         return self.retention_days * float(_day_s)
+
+    @property
+    def dead_letter_retention_s(self) -> float | None:
+        """None: for ever."""
+        return self.dead_letter_retention_days * float(_day_s) or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,14 @@ async def admit_known(upkeep: Upkeep, waker: Waker) -> bool:
     return _wake(waker, await upkeep.admit_known(limit=PAGE))
 
 
+async def expire_dead_letters(upkeep: Upkeep) -> bool:
+    """Remove failed jobs that were kept long enough. One page; says whether it was full."""
+    expired = await upkeep.expire_dead_letters(limit=PAGE)
+    if expired:
+        _log.info("removed %d dead letters that were kept long enough", expired)
+    return expired >= PAGE
+
+
 def _wake(waker: Waker, wants: Sequence[Want]) -> bool:
     if wants:
         waker.wake(wants)

@@ -67,6 +67,7 @@ class Leader:
             Chore("forget workers", 60.0, _once(upkeep.forget_workers), slow=True),
             Chore("expire keys", 60.0, _once(upkeep.expire_keys), slow=True, limit_s=60.0),
             Chore("sweep steps", 60.0, _once(upkeep.sweep_steps), slow=True, limit_s=60.0),
+            Chore("expire dead letters", 60.0, lambda: chores.expire_dead_letters(upkeep), slow=True, limit_s=60.0),
             Chore("sweep tokens", 600.0, _once(upkeep.sweep_tokens), slow=True, limit_s=60.0),
             Chore("roll partitions", 600.0, _once(upkeep.roll_partitions), slow=True, limit_s=600.0),
         )

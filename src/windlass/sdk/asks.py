@@ -208,6 +208,15 @@ def replay_many(which: wire.BulkAction) -> Ask[wire.BulkResult]:
     return _bulk("/v1/dead-letters/replay", which)
 
 
+def discard(job_id: UUID, reason: str | None = None) -> Ask[wire.Moved]:
+    body = None if reason is None else msgspec.json.encode(wire.DiscardReason(reason=reason))
+    return Ask("POST", f"/v1/dead-letters/{job_id}/discard", wire.Moved, body=body, about={"job_id": job_id})
+
+
+def discard_many(which: wire.BulkAction) -> Ask[wire.BulkResult]:
+    return _bulk("/v1/dead-letters/discard", which)
+
+
 def set_paused(queue: str, *, paused: bool) -> "Ask[Any]":
     word = "pause" if paused else "resume"
     return Ask("POST", f"/v1/queues/{quote(queue, safe='')}/{word}", Any, repeatable=True)

@@ -148,6 +148,16 @@ class AsyncClient:
     async def replay(self, job_id: UUID) -> wire.Moved:
         return await self.ask(asks.replay(job_id))
 
+    async def discard(self, job_id: UUID, reason: str | None = None) -> wire.Moved:
+        """Take a failed job out of the dead letters: it is cancelled, and keeps its attempts."""
+        return await self.ask(asks.discard(job_id, reason))
+
+    async def replay_many(self, which: wire.BulkAction) -> wire.BulkResult:
+        return await self.ask(asks.replay_many(which))
+
+    async def discard_many(self, which: wire.BulkAction) -> wire.BulkResult:
+        return await self.ask(asks.discard_many(which))
+
     async def pause(self, queue: str) -> None:
         await self.ask(asks.set_paused(queue, paused=True))
 

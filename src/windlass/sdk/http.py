@@ -118,6 +118,16 @@ class Client:
     def replay(self, job_id: UUID) -> wire.Moved:
         return self._wait(lambda: self._client.replay(job_id))
 
+    def discard(self, job_id: UUID, reason: str | None = None) -> wire.Moved:
+        """Take a failed job out of the dead letters: it is cancelled, and keeps its attempts."""
+        return self._wait(lambda: self._client.discard(job_id, reason))
+
+    def replay_many(self, which: wire.BulkAction) -> wire.BulkResult:
+        return self._wait(lambda: self._client.replay_many(which))
+
+    def discard_many(self, which: wire.BulkAction) -> wire.BulkResult:
+        return self._wait(lambda: self._client.discard_many(which))
+
     def pause(self, queue: str) -> None:
         self._wait(lambda: self._client.pause(queue))
 

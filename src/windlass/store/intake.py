@@ -1,4 +1,4 @@
-"""What callers do to jobs: enqueue, cancel, retry, run now, pause.
+"""What callers do to jobs: enqueue, cancel, retry, run now, discard, pause.
 
 An enqueue that returns is durable. One whose answer was lost may be repeated with the same ids or idempotency keys
 without doubling. Given the caller's own connection, it happens inside the caller's transaction.
@@ -237,6 +237,16 @@ class Intake:
     async def run_now_many(self, job_ids: Iterable[UUID]) -> dict[UUID, Status | WindlassError]:
         elsewhere = frozenset(Status) - {Status.SCHEDULED, Status.HELD}
         return await self._act("run_now", job_ids, impossible=elsewhere)
+
+    async def discard(self, job_id: UUID, reason: str = "discarded on request") -> Status:
+        """Take a failed job out of the dead letters: it is cancelled, and its failure is kept among its attempts."""
+        return _one(await self.discard_many([job_id], reason), job_id)
+
+    async def discard_many(
+        self, job_ids: Iterable[UUID], reason: str = "discarded on request"
+    ) -> dict[UUID, Status | WindlassError]:
+        document = error_document(Error("Discarded", reason))
+        return await self._act("discard", job_ids, document, impossible=frozenset(Status) - {Status.FAILED})
 
     async def _act(
         self, verb: str, job_ids: Iterable[UUID], *args: Any, impossible: frozenset[Status]

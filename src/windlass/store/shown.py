@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from asyncpg import Record
@@ -12,12 +12,15 @@ from windlass.lifecycle import retry_policy
 from windlass.model import FINISHED, Error, Job, Status
 
 
-def to_job(row: Record) -> Job:
+def to_job(row: Record, dead_letters_kept_s: float | None = None) -> Job:
+    """`dead_letters_kept_s`: how long a failed job is kept; None: for ever."""
     fields: dict[str, Any] = dict(row)
     fields["status"] = Status(row["status"])
     fields["retry"] = retry_policy(row["retry"]) if row["retry"] else None
     fields["tags"] = tuple(row["tags"] or ())
     fields["error"] = to_error(row["error"])
+    if fields["status"] is Status.FAILED and dead_letters_kept_s is not None:
+        fields["expires_at"] = row["finished_at"] + timedelta(seconds=dead_letters_kept_s)
     return Job(**fields)
 
 

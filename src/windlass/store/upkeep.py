@@ -233,6 +233,15 @@ class Upkeep:
             if page < limit:
                 return swept
 
+    async def expire_dead_letters(self, *, limit: int = _PAGE) -> int:
+        """Remove one page of jobs that failed longer ago than dead letters are kept; returns how many."""
+        kept_s = self._postgres.config.dead_letter_retention_s
+        if kept_s is None:
+            return 0
+        page = await self._postgres.pinned("old_dead_letters", kept_s, limit)
+        ids = sorted(row["job_id"] for row in page)
+        return len(await self._postgres.pinned("expire_dead_letters", ids, kept_s)) if ids else 0
+
     async def roll_partitions(self) -> Rolled:
         """Make partitions ahead, remove old ones without losing a live job, and sweep what was kept long enough."""
         rolled = await partitions.roll(self._postgres.config)

@@ -14,12 +14,22 @@ from windlass.store import migrate
 from windlass.store.catalogue import known_type
 from windlass.store.listing import Line, Search, id_range, ids_max, lines_max
 from windlass.store.postgres import Connection, Postgres
-from windlass.store.protocol import Check, DeadLetterGroup, DeadLetterGroups, Found, JobQuery, Page
+from windlass.store.protocol import (
+    Check,
+    DeadLetterGroup,
+    DeadLetterGroups,
+    DeadLetterSize,
+    Found,
+    JobQuery,
+    Page,
+)
 from windlass.store.shown import facts, to_error, to_job
 from windlass.store.statements import in_schema
 
 _PLACES: Final = 1_000  # jobs one statement looks for
 _GROUPS: Final = 200
+_SIZED: Final = 100  # dead letters whose size is looked at
+_ROW_BYTES: Final = 250  # of a row beside its long values, with its share of the indexes
 _LOOKED_AT_MAX: Final = 100_000
 
 
@@ -36,7 +46,10 @@ class Views:
         rows = await connection.fetch(self._page_sql("jobs", "select $1::uuid as job_id"), job_id)
         if not rows:
             raise JobNotFound(job_id)
-        return to_job(rows[0])
+        return self._to_job(rows[0])
+
+    def _to_job(self, row: asyncpg.Record) -> Job:
+        return to_job(row, self._postgres.config.dead_letter_retention_s)
 
     async def explain(self, job_id: UUID) -> Explanation:
         """Why a job is where it is, and what would help. Raises JobNotFound."""
@@ -57,7 +70,7 @@ class Views:
         query = query or JobQuery()
         id_range(query)  # refuses what cannot be asked before anything is
         rows, bound = await self._listed("jobs", query)
-        jobs = [to_job(row) for row in rows]
+        jobs = [self._to_job(row) for row in rows]
         if len(jobs) > query.limit:
             return Page(jobs[: query.limit], str(jobs[query.limit - 1].id))
         return Page(jobs, None if bound is None else str(bound))
@@ -108,6 +121,14 @@ class Views:
         groups = [DeadLetterGroup(*tuple(row)[:8]) for row in rows if row["type"] is not None]
         complete = rows[0]["looked"] <= looked_at and rows[0]["groups"] <= _GROUPS
         return DeadLetterGroups(groups, rows[0]["jobs"], complete=complete)
+
+    async def dead_letter_size(self) -> DeadLetterSize:
+        """The age of the oldest failed job, and what the newest ones take on disk."""
+        ((oldest_at,),) = await self._postgres.pinned("dead_letter_age")
+        ((jobs, size),) = (
+            await self._postgres.pinned("dead_letter_size", _SIZED, _ROW_BYTES) if oldest_at else ((0, 0),)
+        )
+        return DeadLetterSize(oldest_at, size / jobs if jobs else 0.0, self._postgres.config.dead_letter_retention_days)
 
     async def types(self) -> list[KnownType]:
         """Every type that was ever declared, by name."""

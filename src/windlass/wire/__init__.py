@@ -36,7 +36,20 @@ from windlass.wire.base import (
     encode,
     encode_any,
 )
-from windlass.wire.cluster import End, JobType, JobTypes, Line, Page, Place, Queue, Queues, Stats, Worker, Workers
+from windlass.wire.cluster import (
+    DeadLetterTotals,
+    End,
+    JobType,
+    JobTypes,
+    Line,
+    Page,
+    Place,
+    Queue,
+    Queues,
+    Stats,
+    Worker,
+    Workers,
+)
 from windlass.wire.jobs import (
     Attempt,
     Attempts,
@@ -44,6 +57,7 @@ from windlass.wire.jobs import (
     BulkResult,
     DeadLetterGroup,
     DeadLetterGroups,
+    DiscardReason,
     Explanation,
     Fault,
     Filter,
@@ -76,6 +90,8 @@ __all__ = [
     "BulkResult",
     "DeadLetterGroup",
     "DeadLetterGroups",
+    "DeadLetterTotals",
+    "DiscardReason",
     "End",
     "Explanation",
     "Fault",

@@ -31,13 +31,25 @@ class Line(Told):
     count: int
 
 
+class DeadLetterTotals(Told):
+    """How many jobs have failed for good, since when the oldest of them has, and about how many bytes they take on disk.
+    `retention_days`: after so many days they are removed; null: they are kept for ever."""
+
+    count: int
+    oldest_at: datetime | None
+    approximate_bytes: int
+    retention_days: int | None
+
+
 class Stats(Told):
-    """Exact counts. `complete`: whether `lines` are all there are; else they are those with the most jobs."""
+    """Exact counts. `complete`: whether `lines` are all there are; else they are those with the most jobs.
+    `dead_letters` is null in the stream of events."""
 
     total: int
     statuses: dict[str, int]
     lines: list[Line]
     complete: bool = True
+    dead_letters: DeadLetterTotals | None = None
 
 
 class Queue(Told):

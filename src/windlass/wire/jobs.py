@@ -93,7 +93,9 @@ class Fault(Told):
 
 
 class Job(Told):
-    """A job. `payload` and `result` are as they were given, number for number; lists leave them out."""
+    """A job. `payload` and `result` are as they were given, number for number; lists leave them out. `started_at` and
+    `error` are those of the last attempt; while a job waits to be tried again, `next_try_at` says from when on.
+    `expires_at`: when a failed job is removed; null: never."""
 
     id: UUID
     type: str
@@ -125,6 +127,8 @@ class Job(Told):
     progress: float | None
     progress_note: str | None
     error: Fault | None
+    next_try_at: datetime | None = None
+    expires_at: datetime | None = None
     payload: Raw | None = None
     result: Raw | None = None
 
@@ -184,6 +188,10 @@ class Explanation(Told):
 
 class Reason(Asked):
     reason: Annotated[str, Meta(min_length=1, max_length=1000)] = "cancelled on request"
+
+
+class DiscardReason(Asked):
+    reason: Annotated[str, Meta(min_length=1, max_length=1000)] = "discarded on request"
 
 
 class Moved(Told):

@@ -7,7 +7,16 @@ from windlass.store.protocol.accounts import Accounts, ApiKey, AuditEntry, User
 from windlass.store.protocol.callers import Intake
 from windlass.store.protocol.hints import LATE_S, Ear, Hints, Pusher, broadcast_channel, channel
 from windlass.store.protocol.upkeep import Cause, LostLease, Rolled, Upkeep, WideJob
-from windlass.store.protocol.views import Check, DeadLetterGroup, DeadLetterGroups, Found, JobQuery, Page, Views
+from windlass.store.protocol.views import (
+    Check,
+    DeadLetterGroup,
+    DeadLetterGroups,
+    DeadLetterSize,
+    Found,
+    JobQuery,
+    Page,
+    Views,
+)
 from windlass.store.protocol.workers import Ask, Claims, Progress, Receipt, Settled, merged
 
 __all__ = [
@@ -21,6 +30,7 @@ __all__ = [
     "Claims",
     "DeadLetterGroup",
     "DeadLetterGroups",
+    "DeadLetterSize",
     "Ear",
     "Found",
     "Hints",

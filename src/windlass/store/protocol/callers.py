@@ -44,5 +44,10 @@ class Intake(Protocol):
 
     async def run_now_many(self, job_ids: Iterable[UUID]) -> dict[UUID, Status | WindlassError]: ...
 
+    async def discard(self, job_id: UUID, reason: str = ...) -> Status:
+        """Take a failed job out of the dead letters: it is cancelled, and its failure is kept among its attempts."""
+
+    async def discard_many(self, job_ids: Iterable[UUID], reason: str = ...) -> dict[UUID, Status | WindlassError]: ...
+
     async def set_paused(self, queue: str, *, paused: bool) -> None:
         """Stop or resume claims from a queue; what runs goes on, and nothing moves."""

@@ -143,5 +143,8 @@ class Upkeep(Protocol):
     async def sweep_tokens(self, *, limit: int = ...) -> int:
         """Forget spent and revoked tokens that are past their time: they are refused without being remembered."""
 
+    async def expire_dead_letters(self, *, limit: int = ...) -> int:
+        """Remove one page of jobs that failed longer ago than dead letters are kept; returns how many."""
+
     async def roll_partitions(self) -> Rolled:
         """Make partitions ahead, remove old ones without losing a live job, and sweep what was kept long enough."""

@@ -75,6 +75,15 @@ class DeadLetterGroups:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetterSize:
+    """How much failed jobs take. `bytes_per_job` is an average of the newest ones; `retention_days` 0: kept for ever."""
+
+    oldest_at: datetime | None
+    bytes_per_job: float
+    retention_days: int
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """What must never be seen: jobs in no table, in two, keys without a job, counts that differ from the rows."""
 
@@ -117,6 +126,9 @@ class Views(Protocol):
         looked_at: int = ...,
     ) -> DeadLetterGroups:
         """The newest failed jobs, by type and kind of error."""
+
+    async def dead_letter_size(self) -> DeadLetterSize:
+        """The age of the oldest failed job, and what the newest ones take on disk."""
 
     async def types(self) -> list[KnownType]:
         """Every type that was ever declared, by name."""

@@ -222,6 +222,58 @@ with seen as materialized (
 )
 select r.job_id, 'ready' as status from readied r;
 
+-- name: discard
+-- Take failed jobs out of the dead letters. Each is cancelled, with the reason given, and its failure is kept as an attempt. Guard: whoever
+-- deletes the failed outcome owns the move, so a replay at the same time has either all of it or nothing. The caller sorts the ids.
+-- A job whose partition is going takes its job row along, as in retry.
+with seen as materialized (
+  select id from windlass.job where id = any ($1::uuid[])
+  union all select id from windlass.job_kept where id = any ($1::uuid[])
+), from_outcome as (
+  delete from windlass.outcome o where o.job_id = any ($1::uuid[]) and o.job_id = any (array(select s.id from seen s))
+    and o.status = 'failed'
+  returning o.*
+), from_kept as (
+  delete from windlass.outcome_kept o where o.job_id = any ($1::uuid[]) and o.job_id = any (array(select s.id from seen s))
+    and o.status = 'failed'
+  returning o.*
+), gone as (
+  select * from from_outcome union all select * from from_kept
+), recorded as (
+  insert into windlass.attempt (job_id, attempt, started_at, ended_at, status, worker_id, token, result, error,
+    fingerprint, log)
+  select g.job_id, g.attempt, g.started_at, g.finished_at, g.status, g.worker_id, g.token, g.result, g.error,
+    g.fingerprint, g.log
+  from gone g where g.job_id >= (select h.id from windlass.horizon h)
+), recorded_kept as (
+  insert into windlass.attempt_kept (job_id, attempt, started_at, ended_at, status, worker_id, token, result, error,
+    fingerprint, log)
+  select g.job_id, g.attempt, g.started_at, g.finished_at, g.status, g.worker_id, g.token, g.result, g.error,
+    g.fingerprint, g.log
+  from gone g where g.job_id < (select h.id from windlass.horizon h)
+), leaving as (
+  delete from windlass.job j
+  where j.id = any ($1::uuid[]) and j.id = any (array(select g.job_id from gone g))
+    and j.id < (select h.id from windlass.horizon h)
+  returning j.*
+), kept as (
+  insert into windlass.job_kept select * from leaving on conflict do nothing
+), finished as (
+  insert into windlass.outcome (job_id, ready_at, finished_at, attempt, failures, status, queue, type, error)
+  select g.job_id, g.ready_at, now(), g.attempt, g.failures, 'cancelled', g.queue, g.type, $2::text::json
+  from gone g where g.job_id >= (select h.id from windlass.horizon h)
+), finished_kept as (
+  insert into windlass.outcome_kept (job_id, ready_at, finished_at, attempt, failures, status, queue, type, error)
+  select g.job_id, g.ready_at, now(), g.attempt, g.failures, 'cancelled', g.queue, g.type, $2::text::json
+  from gone g where g.job_id < (select h.id from windlass.horizon h)
+), counted as (
+  insert into windlass.counter (status, queue, type, n)
+  select case side.sign when 1 then 'cancelled' else 'failed' end, g.queue, g.type, side.sign * count(*)
+  from gone g cross join (values (-1), (1)) as side (sign)
+  group by 1, g.queue, g.type, side.sign
+)
+select g.job_id, 'cancelled' as status from gone g;
+
 -- name: run_now
 -- Make scheduled or held jobs ready at once; they keep their priority's head start. Guard: as cancel; and a job that needs a
 -- decision stays, or the question what became of its effect would never be answered.

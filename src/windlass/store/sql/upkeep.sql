@@ -150,3 +150,72 @@ with old as materialized (
   for update skip locked
 )
 delete from windlass.idempotency i where i.key = any (array(select o.key from old o)) returning i.key;
+
+-- name: old_dead_letters
+-- Jobs that failed longer ago than dead letters are kept, the oldest first. A keyed one stays until its key has expired: the key
+-- promises that the job is there. Index: outcome_failed_age.
+select n.job_id from (
+  (select o.job_id, o.finished_at from windlass.outcome o
+   where o.status = 'failed' and o.finished_at < now() - make_interval(secs => $1)
+     and not exists (select from windlass.idempotency i where i.job_id = any (array[o.job_id]))
+   order by o.finished_at, o.job_id limit $2)
+  union all
+  (select o.job_id, o.finished_at from windlass.outcome_kept o
+   where o.status = 'failed' and o.finished_at < now() - make_interval(secs => $1)
+     and not exists (select from windlass.idempotency i where i.job_id = any (array[o.job_id]))
+   order by o.finished_at, o.job_id limit $2)
+) n
+order by n.finished_at, n.job_id limit $2;
+
+-- name: expire_dead_letters
+-- Remove dead letters with all that belongs to them; their steps are swept later. Guard: still failed, still old, and the job row is
+-- locked first: one that moves to a `_kept` table at this moment is left for the next time, or it would stay without an outcome.
+with of_partition as materialized (
+  select j.id from windlass.job j where j.id = any ($1::uuid[]) order by j.id for update skip locked
+), of_kept as materialized (
+  select j.id from windlass.job_kept j where j.id = any ($1::uuid[]) order by j.id for update skip locked
+), locked as materialized (
+  select id from of_partition union all select id from of_kept
+), from_outcome as (
+  delete from windlass.outcome o
+  where o.job_id = any ($1::uuid[]) and o.job_id = any (array(select l.id from locked l)) and o.status = 'failed'
+    and o.finished_at < now() - make_interval(secs => $2)
+  returning o.job_id, o.queue, o.type
+), from_outcome_kept as (
+  delete from windlass.outcome_kept o
+  where o.job_id = any ($1::uuid[]) and o.job_id = any (array(select l.id from locked l)) and o.status = 'failed'
+    and o.finished_at < now() - make_interval(secs => $2)
+  returning o.job_id, o.queue, o.type
+), gone as materialized (
+  select * from from_outcome union all select * from from_outcome_kept
+), jobs as (
+  delete from windlass.job j where j.id = any ($1::uuid[]) and j.id = any (array(select g.job_id from gone g))
+), jobs_kept as (
+  delete from windlass.job_kept j where j.id = any ($1::uuid[]) and j.id = any (array(select g.job_id from gone g))
+), tags as (
+  delete from windlass.tag t
+  using (
+    select g.job_id, unnest(coalesce(j.tags, k.tags)) as tag
+    from gone g
+    left join windlass.job j on j.id = any (array[g.job_id])
+    left join windlass.job_kept k on k.id = any (array[g.job_id])
+  ) named
+  where t.tag = named.tag and t.job_id = any (array[named.job_id])
+), tags_kept as (
+  delete from windlass.tag_kept t
+  using (
+    select g.job_id, unnest(coalesce(j.tags, k.tags)) as tag
+    from gone g
+    left join windlass.job j on j.id = any (array[g.job_id])
+    left join windlass.job_kept k on k.id = any (array[g.job_id])
+  ) named
+  where t.tag = named.tag and t.job_id = any (array[named.job_id])
+), attempts as (
+  delete from windlass.attempt a where a.job_id = any ($1::uuid[]) and a.job_id = any (array(select g.job_id from gone g))
+), attempts_kept as (
+  delete from windlass.attempt_kept a where a.job_id = any ($1::uuid[]) and a.job_id = any (array(select g.job_id from gone g))
+), counted as (
+  insert into windlass.counter (status, queue, type, n)
+  select 'failed', g.queue, g.type, -count(*) from gone g group by g.queue, g.type
+)
+select g.job_id from gone g;

@@ -41,11 +41,11 @@ with known as materialized (
   from windlass.outcome_kept o where o.job_id = any (array(select p.job_id from page p))
 )
 select j.id, j.type, l.status, l.reason, j.name, j.queue, j.priority, j.thread_demand, l.threads_granted,
-  j.max_attempts, j.timeout_s, j.retry, j.if_too_wide, j.trace, j.tags, j.idempotency_key, j.created_at, j.scheduled_at, l.ready_at, l.started_at,
-  l.finished_at, l.attempt, l.failures, l.worker_id, l.cancel_requested,
+  j.max_attempts, j.timeout_s, j.retry, j.if_too_wide, j.trace, j.tags, j.idempotency_key, j.created_at, j.scheduled_at, l.ready_at,
+  coalesce(l.started_at, last.started_at) as started_at, l.finished_at, l.attempt, l.failures, l.worker_id, l.cancel_requested,
   case when {most} is null then l.result when pg_column_size(l.result) > {most} + 4 then null
        when octet_length(l.result::text) <= {most} then l.result end as result,
-  l.error, l.progress, l.progress_note,
+  coalesce(l.error, last.error) as error, last.ended_at as last_ended_at, l.progress, l.progress_note,
   date_part('epoch', l.started_at - l.ready_at) as queue_s,
   date_part('epoch', l.finished_at - l.started_at) as execution_s,
   date_part('epoch', l.finished_at - j.created_at) as total_s,
@@ -57,6 +57,16 @@ cross join lateral (
   select * from windlass.job where id = p.job_id
   union all select * from windlass.job_kept where id = p.job_id
 ) j
+left join lateral (  -- how an unfinished job's last attempt ended; index: attempt_job, for jobs that had one
+  (select a.attempt, a.started_at, a.ended_at, a.error from windlass.attempt a
+   where l.attempt > 0 and l.finished_at is null and a.job_id = p.job_id
+   order by a.attempt desc, a.ended_at desc limit 1)
+  union all
+  (select a.attempt, a.started_at, a.ended_at, a.error from windlass.attempt_kept a
+   where l.attempt > 0 and l.finished_at is null and a.job_id = p.job_id
+   order by a.attempt desc, a.ended_at desc limit 1)
+  order by attempt desc, ended_at desc limit 1
+) last on true
 order by p.job_id desc;
 
 -- name: ids
@@ -155,6 +165,44 @@ left join lateral (
   limit 1
 ) e on true
 order by s.count desc, s.last_at desc, s.sample[1] desc;
+
+-- name: dead_letter_age
+-- When the oldest of the failed jobs failed. Index: outcome_failed_age.
+select least(
+  (select o.finished_at from windlass.outcome o where o.status = 'failed' order by o.finished_at limit 1),
+  (select o.finished_at from windlass.outcome_kept o where o.status = 'failed' order by o.finished_at limit 1)
+) as oldest_at;
+
+-- name: dead_letter_size
+-- What the newest failed jobs take on disk, with their attempts and logs: $2 bytes a row, and its long values as they are stored,
+-- compressed and unread. Index: outcome_failed; primary keys; attempt_job.
+with sample as materialized (
+  select n.job_id from (
+    (select o.job_id from windlass.outcome o where o.status = 'failed' order by o.job_id desc limit $1)
+    union all
+    (select o.job_id from windlass.outcome_kept o where o.status = 'failed' order by o.job_id desc limit $1)
+  ) n
+  order by n.job_id desc limit $1
+)
+select count(*) as jobs, coalesce(sum(size.bytes), 0)::bigint as bytes
+from sample s cross join lateral (
+  select sum(row.bytes) as bytes from (
+    select $2::integer + pg_column_size(j.payload) as bytes from windlass.job j where j.id = s.job_id
+    union all select $2 + pg_column_size(j.payload) from windlass.job_kept j where j.id = s.job_id
+    union all
+    select $2 + coalesce(pg_column_size(o.error), 0) + coalesce(pg_column_size(o.log), 0)
+    from windlass.outcome o where o.job_id = s.job_id
+    union all
+    select $2 + coalesce(pg_column_size(o.error), 0) + coalesce(pg_column_size(o.log), 0)
+    from windlass.outcome_kept o where o.job_id = s.job_id
+    union all
+    select $2 + coalesce(pg_column_size(a.error), 0) + coalesce(pg_column_size(a.log), 0)
+    from windlass.attempt a where a.job_id = s.job_id
+    union all
+    select $2 + coalesce(pg_column_size(a.error), 0) + coalesce(pg_column_size(a.log), 0)
+    from windlass.attempt_kept a where a.job_id = s.job_id
+  ) row
+) size;
 
 -- name: types
 -- Every type that was ever declared, and whether a living worker knows it.

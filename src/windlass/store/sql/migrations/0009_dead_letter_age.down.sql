@@ -1,0 +1,1 @@
+drop index windlass.outcome_failed_age, windlass.outcome_kept_failed_age;
