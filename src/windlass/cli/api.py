@@ -20,6 +20,7 @@ from windlass.cli.listening import listening
 from windlass.cli.wiring import run, settings
 from windlass.cli.worker import Under
 from windlass.config import Config
+from windlass.extras import require
 from windlass.store.protocol import Hints, Intake
 from windlass.store.store import Store, open_store
 from windlass.worker.loops import cancelled, first
@@ -48,6 +49,7 @@ def api(host: Host = None, port: Port = None, fd: Fd = None, under: Under = None
     """
     if under is not None:
         die_with(under)
+    require("the API", "server")
     config = settings(warn=under is None, host=host, port=port)
     telemetry.configure(config.worker.log_level, config.worker.log_format)
     check_start(config)

@@ -31,8 +31,10 @@ from windlass.cli.wiring import database, home, run, settings
 from windlass.cli.worker import Processes, Queues, Threads, Workers, process_options
 from windlass.clock import steady_s
 from windlass.config import AuthConfig, Config, redacted
+from windlass.embedded.binaries import find_postgres
 from windlass.embedded.postgres import EmbeddedPostgres
 from windlass.errors import Misconfigured, Unavailable
+from windlass.extras import Extra, require
 from windlass.model import by_status
 from windlass.store import migrate
 from windlass.store.postgres import connect
@@ -123,6 +125,8 @@ def up(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     config = settings(host=host, port=port, queues=queues, **process_options(threads, processes, workers))
+    if not once:
+        _require_extras(config)
     apps = ",".join([BUILT_IN, *(spec for text in app or () for spec in specs_in(text))])
     try:
         with home(config, data_dir, ephemeral=ephemeral) as folder:
@@ -135,6 +139,19 @@ def up(
                 _run(replace(plan, config=found), server)
     except KeyboardInterrupt:
         banner.stopped(as_json=as_json)
+
+
+def _require_extras(config: Config) -> None:
+    """All that are missing in one line, rather than one after the other."""
+    extras: list[Extra] = ["server", "jobs"]
+    if config.redis.redis_url is not None:
+        extras.append("redis")
+    if config.store.database_url is None and config.store.postgres_bin_dir is None:
+        try:
+            find_postgres()
+        except Misconfigured:
+            extras.append("embedded")
+    require("`windlass up`", *extras)
 
 
 def _with_secret(config: Config, folder: Path) -> tuple[Config, Path | None]:

@@ -16,12 +16,13 @@ from windlass.cli.environs import secrets_of
 from windlass.cli.wiring import run, settings
 from windlass.config import AuthConfig, Config
 from windlass.errors import InvalidJob, Misconfigured
+from windlass.extras import require
 from windlass.leader.loop import Leader
 from windlass.model import check_text
 from windlass.store.protocol import channel
 from windlass.store.store import open_store
 from windlass.worker.berth import Crew
-from windlass.worker.loading import specs_in
+from windlass.worker.loading import BUILT_IN, specs_in
 from windlass.worker.parentage import die_with
 from windlass.worker.signals import Interrupted, Signals
 from windlass.worker.supervisor import supervise
@@ -80,7 +81,12 @@ def worker(
         check_text("--name", name, 100)
     except InvalidJob as problem:
         raise Misconfigured(str(problem)) from None
-    apps = ",".join(spec for text in app for spec in specs_in(text))
+    specs = [spec for text in app for spec in specs_in(text)]
+    if BUILT_IN in specs:
+        require("the built-in job types", "jobs")
+    if config.redis.redis_url is not None:
+        require("WINDLASS_REDIS_URL", "redis")
+    apps = ",".join(specs)
     raise typer.Exit(run(serve(config, apps, name)))
 
 

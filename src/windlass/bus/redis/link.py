@@ -16,6 +16,7 @@ from windlass.bus.redis.breaker import Breaker
 from windlass.clock import steady_s
 from windlass.config.redis_url import RedisAddress
 from windlass.errors import Misconfigured
+from windlass.extras import needed
 
 try:
     from redis.asyncio import Redis
@@ -56,7 +57,7 @@ def client_of(address: RedisAddress, *, timeout_s: float | None, connections: in
     """A client that has not connected yet. Without `timeout_s` a reply is waited for as long as it takes, as a blocking pop
     wants it; to connect there is a limit in any case."""
     if _missing:
-        raise Misconfigured("WINDLASS_REDIS_URL needs the extra `redis`: pip install 'windlass[redis]'")
+        raise Misconfigured(needed("WINDLASS_REDIS_URL", "redis"))
     options: dict[str, Any] = {
         "username": address.username,
         "password": address.password,
