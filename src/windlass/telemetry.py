@@ -107,7 +107,7 @@ def _configure_structlog() -> None:
 
 def about(lease: Lease) -> dict[str, Any]:
     """The `extra=` of a line of our own about a job that is not current."""
-    return {"job_id": str(lease.job_id), "type": lease.type, "attempt": lease.attempt}
+    return {"job_id": str(lease.job_id), "type": lease.type, "queue": lease.queue, "attempt": lease.attempt}
 
 
 # What an attempt keeps. -------------------------------------------------------------------------------------------

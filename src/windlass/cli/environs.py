@@ -31,8 +31,8 @@ def _environ(config: Config, *, without: set[str]) -> dict[str, str]:
     gone = without | {*_DROPPED, variable("database_url") + "_FILE", *config.unknown}
     environ = {name: value for name, value in os.environ.items() if name not in gone}
     environ[variable("database_url")] = config.store.database_url or ""
-    # A newcomer's terminal shall not drown in lines about each request; whoever wants them says so.
-    return {variable("log_level"): "warning"} | environ
+    # A newcomer's terminal shall show what happens to jobs, and not drown in lines about each request.
+    return environ if variable("log_level") in environ else {variable("access_log"): "off"} | environ
 
 
 def secrets_of(role: type) -> Iterator[str]:

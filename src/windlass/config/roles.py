@@ -176,6 +176,12 @@ class WorkerConfig:
     )
     log_level: str = setting("info", "what is logged", choices=("debug", "info", "warning", "error"))
     log_format: str = setting("auto", "how; auto: pretty on a terminal", choices=("auto", "json", "pretty"))
+    log_jobs: str = setting(
+        "auto",
+        "jobs that get a line when they end; failures: all but successes; auto: all on a terminal (of more than 100 successes "
+        "a second the rest is only counted), else failures",
+        choices=("auto", "all", "failures"),
+    )
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
+from windlass.attempt_report import report_end
 from windlass.bus.protocol import NoWaker, Waker
 from windlass.clock import steady_s
 from windlass.config import PlacementConfig
@@ -47,8 +48,12 @@ async def reap(
     lost = await upkeep.lost(limit=PAGE)
     if not lost:
         return 0
-    receipt = await claims.settle([settle(one.lease, Lost(crashed=one.crashed), jitter=draw()) for one in lost])
+    settlements = [settle(one.lease, Lost(crashed=one.crashed), jitter=draw()) for one in lost]
+    receipt = await claims.settle(settlements)
     waker.wake(_given_back(lost, receipt))
+    for one, settlement in zip(lost, settlements, strict=True):
+        if (status := receipt.moved.get(one.lease.job_id)) is not None:
+            report_end(one.lease, settlement, status, worker=str(one.lease.worker_id))
     return len(receipt.moved)
 
 
@@ -182,7 +187,7 @@ class TooWide:
         narrowed = await self._upkeep.narrow(jobs) if jobs else set()
         for job in jobs:
             if job.job_id in narrowed:
-                _log.info("narrowed job %s: asked for %d threads, granted 1", job.job_id, job.thread_demand)
+                _log.info("job narrowed", extra=_wide_fields(job) | {"threads": 1})
 
     async def _give_up(self, jobs: list[WideJob], widest: Mapping[tuple[str, str], int]) -> None:
         for width in sorted({widest[job.queue, job.type] for job in jobs}):
@@ -190,9 +195,9 @@ class TooWide:
             given_up = await self._upkeep.give_up(of_width, widest=width)
             for job in of_width:
                 if job.job_id in given_up:
-                    _log.info(
-                        "failed job %s: asked for %d threads, no worker has more than %d",
-                        job.job_id,
-                        job.thread_demand,
-                        width,
-                    )
+                    error = f"TooWide: asks for {job.thread_demand} threads, and no worker has more than {width}"
+                    _log.error("job dead-lettered", extra={"error": error, "status": "failed"} | _wide_fields(job))
+
+
+def _wide_fields(job: WideJob) -> dict[str, object]:
+    return {"thread_demand": job.thread_demand, "job_id": str(job.job_id), "type": job.type, "queue": job.queue}

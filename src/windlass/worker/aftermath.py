@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from windlass.attempt_report import report_end
 from windlass.bus.protocol import Waker
 from windlass.clock import steady_s
 from windlass.errors import WindlassError
-from windlass.lifecycle import Cancelled, Lost, Outcome, TimedOut, settle
+from windlass.lifecycle import Cancelled, Lost, Outcome, Settlement, TimedOut, settle
 from windlass.model import Lease, Status, Want
 from windlass.pauses import Pauses
 from windlass.store.protocol import Claims, Upkeep
@@ -42,12 +43,14 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a worker ended. `crashed`: by itself. `begun`: what its threads were doing, where that is known."""
+    """How a worker ended. `crashed`: by itself. `begun`: what its threads were doing, where that is known. `name`: what
+    it was called, where that is known."""
 
     worker_id: UUID
     crashed: bool
     begun: Sequence[Begun] = ()
     culprit: Culprit | None = None
+    name: str | None = None
 
 
 def verdict(lease: Lease, end: End, now_s: float) -> Outcome:
@@ -112,9 +115,10 @@ async def _settle_held(ends: Sequence[End], upkeep: Upkeep, claims: Claims, read
     while leases := await upkeep.held_by(by_id):
         now_s = steady_s()
         outcomes = [(lease, verdict(lease, by_id[lease.worker_id], now_s)) for lease in leases]
-        receipt = await claims.settle([settle(lease, outcome, jitter=random.random()) for lease, outcome in outcomes])
+        settled = [(lease, outcome, settle(lease, outcome, jitter=random.random())) for lease, outcome in outcomes]
+        receipt = await claims.settle([settlement for _, _, settlement in settled])
         ready += [lease for lease in leases if receipt.moved.get(lease.job_id) is Status.READY]
-        _tell(outcomes, receipt.moved)
+        _report(settled, receipt.moved, by_id)
         if not receipt.moved:  # another has them all in hand
             return
 
@@ -125,21 +129,28 @@ def _wants(leases: Iterable[Lease]) -> list[Want]:
     return [Want(queue, type_, threads, count) for (queue, type_, threads), count in counts.items()]
 
 
-def _tell(outcomes: Iterable[tuple[Lease, Outcome]], moved: Mapping[UUID, Status]) -> None:
-    """A line for each job that is known to have begun, and one for all the others."""
+def _report(
+    settled: Iterable[tuple[Lease, Outcome, Settlement]], moved: Mapping[UUID, Status], ends: Mapping[UUID, End]
+) -> None:
+    """A line for each job that is known to have begun, or that has finished, and one for all the others."""
     untouched: Counter[UUID] = Counter()
-    for lease, outcome in outcomes:
-        if lease.job_id not in moved:
+    for lease, outcome, settlement in settled:
+        status = moved.get(lease.job_id)
+        if status is None:
             continue
-        if isinstance(outcome, Lost) and not outcome.begun:
+        end = ends[lease.worker_id]
+        if isinstance(outcome, Lost) and not outcome.begun and status is Status.READY and not _is_at_work(lease, end):
             untouched[lease.worker_id] += 1
-            continue
-        _log.warning(
-            "job %s (%s, attempt %d) was under way when its worker %s ended: %s, now %s",
-            lease.job_id, lease.type, lease.attempt, lease.worker_id, type(outcome).__name__, moved[lease.job_id],
-        )  # fmt: skip
+        else:
+            report_end(lease, settlement, status, worker=end.name or str(end.worker_id))
     for worker_id, count in untouched.items():
-        _log.info("%d more jobs of worker %s go back", count, worker_id)
+        name = ends[worker_id].name or f"worker {worker_id}"
+        _log.info("%d jobs that %s had claimed go back", count, name, extra={"worker": name})
+
+
+def _is_at_work(lease: Lease, end: End) -> bool:
+    """Whether one of its threads had begun it. Of the jobs in children, too: those are lost, though under no suspicion."""
+    return any((entry.job_id, entry.attempt) == (lease.job_id, lease.attempt) for entry in end.begun)
 
 
 def _names(ends: Sequence[End]) -> str:

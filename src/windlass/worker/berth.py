@@ -207,7 +207,7 @@ class Berth:
         begun = tuple(self.slots.begun())
         self.slots.close()
         self.had_begun = bool(begun)
-        end = End(self.id, self._crashed(code), begun, self._culprit)
+        end = End(self.id, self._crashed(code), begun, self._culprit, self.name)
         level = logging.ERROR if end.crashed else logging.INFO
         _log.log(level, "%s has ended %s, with %d jobs under way", self.name, _described(code), len(begun))
         return end

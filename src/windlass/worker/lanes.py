@@ -13,6 +13,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Final, Protocol
 
+from windlass.attempt_report import is_start_logged, report_start
 from windlass.clock import steady_s
 from windlass.lifecycle import Completed, Outcome, Released
 from windlass.telemetry import about, current
@@ -51,6 +52,7 @@ class Lanes:
         self._tasks: set[asyncio.Task[None]] = set()
         self._called = False
         self._lock = threading.Lock()
+        self.starts_logged = is_start_logged()
 
     def dispatch(self) -> None:
         """Begin what fits, in order. On the loop's thread only."""
@@ -119,6 +121,8 @@ class Lanes:
         self.spawn(self._in_child(run))
 
     async def _in_child(self, run: Run) -> None:
+        if self.starts_logged:
+            report_start(run.lease)
         try:
             outcome = await self.children.run(run)
         except Exception as error:  # noqa: BLE001 - a fault of ours must still end the attempt
@@ -182,6 +186,8 @@ class LoopLane:
     async def _one(self, run: Run) -> tuple[float, Outcome]:
         self._run = run
         run.lane = self
+        if self._lanes.starts_logged:
+            report_start(run.lease)
         try:
             outcome: Outcome = Completed(await call(run, self._lanes.reach))
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
@@ -247,6 +253,8 @@ class ThreadLane:
     def _call(self, run: Run) -> Outcome:
         current.set(run)
         try:
+            if self._lanes.starts_logged:
+                report_start(run.lease)
             return completed(call(run, self._lanes.reach))
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
             return outcome_of(error, run)

@@ -7,7 +7,7 @@ import ctypes
 import traceback
 from enum import Enum
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from windlass.clock import steady_s
 from windlass.errors import Cancel, Fail, InvalidPayload, Retry, Snooze
@@ -16,6 +16,8 @@ from windlass.model import Error, Lease
 
 if TYPE_CHECKING:
     from windlass.worker.registry import JobType
+
+_HEADER: Final = "Traceback (most recent call last):\n"
 
 
 class Stop(Enum):
@@ -130,12 +132,23 @@ def stopped(run: Run) -> Outcome:
 
 
 def _described(error: BaseException, name: str | None = None) -> Error:
-    # The first entries of the traceback are ours: the handler's own frames are what its author looks for.
-    frames = traceback.extract_tb(error.__traceback__)
-    while frames and "/windlass/worker/" in frames[0].filename.replace("\\", "/"):
+    """With what caused it, and what a group holds: the error that says something is often one of those."""
+    described = traceback.TracebackException.from_exception(error, compact=True)
+    # Our own frames lead to the handler, and through its middleware: its author looks for the others.
+    frames = list(described.stack)
+    while frames and _is_ours(frames[0]):
         del frames[0]
-    lines = traceback.format_list(frames) + traceback.format_exception_only(error)
-    return Error(name or qualified(error), _text(error), "".join(lines))
+    described.stack = traceback.StackSummary.from_list(frame for frame in frames if not _is_between(frame))
+    lines = list(described.format())
+    return Error(name or qualified(error), _text(error), "".join(lines[1:] if lines[0] == _HEADER else lines))
+
+
+def _is_ours(frame: traceback.FrameSummary) -> bool:
+    return "/windlass/worker/" in frame.filename.replace("\\", "/")
+
+
+def _is_between(frame: traceback.FrameSummary) -> bool:
+    return frame.filename.replace("\\", "/").endswith("/windlass/worker/hooks.py")
 
 
 def _text(error: BaseException) -> str:

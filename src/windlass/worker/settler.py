@@ -1,7 +1,8 @@
 """Writes what became of attempts: in batches, one at a time, whatever has come together while the last was written.
 
 A batch whose answer was lost is written again; the store tells what had been written from what is lost. What is
-refused belongs to somebody else by now: said, and dropped.
+refused belongs to somebody else by now: said, and dropped. Log lines about the ends of attempts are written here, once
+the database has answered.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from windlass.attempt_report import JobsLogged, SuccessLines, is_success, report_end
 from windlass.bus.protocol import Waker
 from windlass.errors import Contended, Unavailable
 from windlass.lifecycle import Completed, Failed, Outcome, Released, Settlement, settle
@@ -25,13 +27,21 @@ _PAUSE_S: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
 _log: Final = logging.getLogger(__name__)
 
-Ended = tuple[Lease, Settlement]
+# The run is None for a lease that goes back without having begun.
+Ended = tuple[Lease, Settlement, Run | None]
 
 
 class Settler:
-    """`written` is called on the loop after every batch."""
+    """`written` is called on the loop after every batch. `logged`: whose ends get log lines."""
 
-    def __init__(self, claims: Claims, waker: Waker, written: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        claims: Claims,
+        waker: Waker,
+        written: Callable[[], None],
+        *,
+        logged: JobsLogged = JobsLogged.FAILURES,
+    ) -> None:
         self._claims = claims
         self._waker = waker
         self._written = written
@@ -40,6 +50,7 @@ class Settler:
         self._event = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._called = False
+        self._successes = SuccessLines(logged, self._loop.call_later)
 
     def finish(self, run: Run, outcome: Outcome, ended_s: float) -> None:
         """One attempt has ended. From any thread; never blocks."""
@@ -47,17 +58,25 @@ class Settler:
             if not isinstance(outcome, Completed | Released):
                 said = "job %s had finished in its own transaction; what its handler did after that is dropped: %s"
                 _log.warning(said, run.lease.job_id, outcome, extra=about(run.lease))
+            self._finished_itself(run, ended_s - run.began_s)
             return
         log = None if run.log is None else run.log.text()
-        self._put(run.lease, _settlement(run, outcome, ended_s - run.began_s, log))
+        self._put(run.lease, _settlement(run, outcome, ended_s - run.began_s, log), run)
 
     def release(self, leases: Iterable[Lease], outcome: Outcome) -> None:
         """Leases that were never begun go back."""
         for lease in leases:
             self._put(lease, settle(lease, outcome, jitter=0))
 
-    def _put(self, lease: Lease, settlement: Settlement) -> None:
-        self._done.append((lease, settlement))
+    def _finished_itself(self, run: Run, execution_s: float) -> None:
+        """It was stored by a transaction of the handler's, and only needs to be reported."""
+        if self._successes.wanted:
+            settlement = settle(run.lease, Completed(), jitter=0, execution_s=execution_s)
+            ends = [(run.lease, settlement, Status.COMPLETED)]
+            self._loop.call_soon_threadsafe(self._successes.report, ends)
+
+    def _put(self, lease: Lease, settlement: Settlement, run: Run | None = None) -> None:
+        self._done.append((lease, settlement, run))
         if not self._called:  # one wake-up however many end at once
             self._called = True
             self._loop.call_soon_threadsafe(self._event.set)
@@ -68,7 +87,7 @@ class Settler:
 
     def held(self) -> list[Lease]:
         """Leases whose end is not written yet."""
-        return [lease for lease, _ in (*self._writing, *tuple(self._done))]
+        return [lease for lease, _, _ in (*self._writing, *tuple(self._done))]
 
     async def work(self) -> None:
         """Write until cancelled."""
@@ -92,7 +111,7 @@ class Settler:
         pauses = Pauses(_PAUSE_S, _PAUSE_S_MAX)
         while True:
             try:
-                receipt = await self._claims.settle([settlement for _, settlement in batch])
+                receipt = await self._claims.settle([settlement for _, settlement, _ in batch])
             except Contended as error:
                 await self._write_apart(batch, error)
                 return
@@ -112,24 +131,45 @@ class Settler:
             await self._write(batch[:half])
             await self._write(batch[half:])
             return
-        ((lease, settlement),) = batch
+        ((lease, settlement, run),) = batch
         ours = None if isinstance(error, Unavailable) else error
         _log.error("job %s cannot be settled yet: %s", lease.job_id, error, exc_info=ours, extra=about(lease))
         await asyncio.sleep(_PAUSE_S if self._done else _PAUSE_S_MAX)
-        self._done.append((lease, settlement))
+        self._done.append((lease, settlement, run))
 
     def _look(self, batch: list[Ended], receipt: Receipt) -> None:
-        for lease, settlement in batch if receipt.refused else ():
+        # One look at each job, and nothing else for those that completed: there may be 40,000 of them a second.
+        completed = Status.COMPLETED
+        others = [ended for ended in batch if ended[1].status is not completed or ended[1].error is not None]
+        self.wake_for(
+            lease for lease, settlement, _ in others
+            if settlement.status is Status.READY and lease.job_id in receipt.moved
+        )  # fmt: skip
+        if receipt.refused:
+            self._report_refused(batch, receipt)
+        self._report(batch if self._successes.wanted else others, receipt)
+
+    def _report(self, ends: list[Ended], receipt: Receipt) -> None:
+        successes = []
+        for lease, settlement, run in ends:
+            if run is None or lease.job_id in receipt.refused:
+                continue
+            status = receipt.moved.get(lease.job_id, settlement.status)
+            if not is_success(settlement) or status is not settlement.status:
+                report_end(lease, settlement, status)
+            elif self._successes.wanted:
+                successes.append((lease, settlement, status))
+        if successes:
+            self._successes.report(successes)
+
+    def _report_refused(self, batch: list[Ended], receipt: Receipt) -> None:
+        for lease, settlement, _ in batch:
             if lease.job_id in receipt.refused:
                 _log.warning(
                     "job %s (%s, attempt %d): its lease was lost, and what this attempt made of it (%s) is dropped",
                     lease.job_id, lease.type, lease.attempt, settlement.status,
                     extra=about(lease),
                 )  # fmt: skip
-        self.wake_for(
-            lease for lease, settlement in batch
-            if settlement.status is Status.READY and lease.job_id in receipt.moved
-        )  # fmt: skip
 
     def wake_for(self, leases: Iterable[Lease]) -> None:
         """These have gone back."""

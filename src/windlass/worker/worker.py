@@ -7,11 +7,13 @@ this; the supervisor cannot be blocked, and watches from outside through the slo
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from windlass.attempt_report import jobs_logged
 from windlass.blocking import waited
 from windlass.bus.protocol import RECONNECTED, Waker
 from windlass.clock import steady_s
@@ -75,7 +77,7 @@ class Worker:
         self._finishes = finishes
         self._slots = slots
         self.desk = Desk(slots.count, slots, buffer_s=config.worker.buffer_s, ahead_max=_AHEAD_MAX)
-        self._settler = Settler(claims, waker, self._written)
+        self._settler = Settler(claims, waker, self._written, logged=jobs_logged(config.worker.log_jobs, sys.stderr))
         self._lanes = Lanes(self.desk, self._settler.finish, self, children)
         self._claimer = Claimer(post, self.desk, slots, self._settler, claims, hints, config.worker)
         self._claimer.begin = self._begin
