@@ -19,3 +19,8 @@ def test_what_a_migration_serves_is_no_part_of_its_checksum() -> None:
     stated = [Migration(8, "x", f"-- serves: {n}\n{text}", "") for n in (7, 8)]
     assert {each.checksum for each in stated} == {Migration(8, "x", text, "").checksum}
     assert [each.serves for each in stated] == [7, 8]
+
+
+def test_migrations_are_numbered_one_after_the_other() -> None:
+    """Two branches may each take the next number, and their files merge without a conflict."""
+    assert [migration.number for migration in migrations()] == list(range(1, len(migrations()) + 1))
