@@ -16,21 +16,21 @@ URL = os.environ.get("WINDLASS_DATABASE_URL") or os.environ.get("DATABASE_URL")
 
 
 @app.job(max_attempts=10)
-async def charge(ctx: AsyncContext, order_id: int) -> None:
+async def charge(ctx: AsyncContext, order_id: int) -> dict[str, int]:
     async with ctx.transaction() as connection:
         cents = await connection.fetchval(
             "update example_order set paid_at = now() where id = $1 and paid_at is null returning cents", order_id
         )
         if cents is None:
             raise Cancel(f"order {order_id} is gone, or paid already")
-        ctx.finish({"charged": cents})
+        return ctx.finish({"charged": cents})
 
 
 async def place(connection: "asyncpg.Connection[asyncpg.Record]", cents: int) -> int:
     """The caller's own transaction; psycopg and SQLAlchemy connections and sessions are taken in the same way."""
     async with connection.transaction():
         order_id: int = await connection.fetchval("insert into example_order (cents) values ($1) returning id", cents)
-        handle = await charge.aenqueue(order_id, connection=connection)
+        handle = await charge.options(connection=connection).aenqueue(order_id)
     print(f"order {order_id} is job {handle.id}:", await handle.aresult(timeout_s=60))
     return order_id
 

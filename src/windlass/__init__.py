@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from windlass.app import App
-    from windlass.errors import Cancel, Fail, JobCancelled, JobFailed, LeaseLost, Retry, Snooze, WindlassError
+    from windlass.errors import (
+        Cancel,
+        Fail,
+        JobCancelled,
+        JobFailed,
+        LeaseLost,
+        ResultMismatch,
+        ResultNotStored,
+        Retry,
+        Snooze,
+        WindlassError,
+    )
     from windlass.model import NewJob, RetryPolicy, Status
     from windlass.sdk.calls import Handle
     from windlass.sdk.http import AsyncClient, Client
@@ -28,6 +39,8 @@ _HOMES: Final = {
     "JobFailed": "windlass.errors",
     "LeaseLost": "windlass.errors",
     "NewJob": "windlass.model",
+    "ResultMismatch": "windlass.errors",
+    "ResultNotStored": "windlass.errors",
     "Retry": "windlass.errors",
     "RetryPolicy": "windlass.model",
     "Snooze": "windlass.errors",
@@ -49,6 +62,8 @@ __all__ = [
     "JobFailed",
     "LeaseLost",
     "NewJob",
+    "ResultMismatch",
+    "ResultNotStored",
     "Retry",
     "RetryPolicy",
     "Snooze",

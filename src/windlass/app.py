@@ -5,21 +5,24 @@ and no driver imported, before the first call that needs the database.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
+from windlass.app_job import AppJob, Declare, Unannotated
 from windlass.config import Config, RedisConfig, StoreConfig, load
-from windlass.errors import InvalidId, Misconfigured
-from windlass.model import IsolationMode, NewJob, RetryPolicy, TooWide, check_text, type_name_max
-from windlass.sdk.calls import Call, Handle, JobOptions, handles, listed, with_options
+from windlass.model import Enqueued, IsolationMode, NewJob, RetryPolicy, TooWide, check_text, type_name_max
+from windlass.sdk.calls import Handle, JobOptions, check_id, listed, with_options
 from windlass.sdk.link import Link, Opened
 from windlass.store.protocol import Intake, Views
 from windlass.worker.registry import Defaults, JobType, Registry
+
+if TYPE_CHECKING:  # importing it costs a program that only enqueues a third more time
+    from windlass.worker.context import AsyncContext, Context
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,7 +47,26 @@ class App:
     # Declare. -------------------------------------------------------------------------------------------------------
 
     @overload
-    def job(self, fn: Callable[P, R], /) -> "AppJob[P, R]": ...
+    def job(
+        self, fn: Callable[Concatenate[Unannotated, ...], Coroutine[Any, Any, R]], /
+    ) -> AppJob[..., R, ..., Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def job(self, fn: Callable[Concatenate[Unannotated, ...], R], /) -> AppJob[..., R, ..., R]: ...
+
+    @overload
+    def job(
+        self, fn: "Callable[Concatenate[AsyncContext, P], Coroutine[Any, Any, R]]", /
+    ) -> "AppJob[P, R, Concatenate[AsyncContext, P], Coroutine[Any, Any, R]]": ...
+
+    @overload
+    def job(self, fn: "Callable[Concatenate[Context, P], R]", /) -> "AppJob[P, R, Concatenate[Context, P], R]": ...
+
+    @overload
+    def job(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AppJob[P, R, P, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def job(self, fn: Callable[P, R], /) -> AppJob[P, R, P, R]: ...
 
     @overload
     def job(
@@ -62,11 +84,11 @@ class App:
         priority: int = ...,
         tags: tuple[str, ...] = ...,
         if_too_wide: TooWide = ...,
-    ) -> "Callable[[Callable[P, R]], AppJob[P, R]]": ...
+    ) -> Declare: ...
 
     def job(
         self,
-        fn: Callable[P, R] | None = None,
+        fn: Callable[..., Any] | None = None,
         /,
         *,
         name: str | None = None,
@@ -79,15 +101,15 @@ class App:
         priority: int = 0,
         tags: tuple[str, ...] = (),
         if_too_wide: TooWide = "narrow",
-    ) -> "AppJob[P, R] | Callable[[Callable[P, R]], AppJob[P, R]]":
+    ) -> Any:
         """Declare a function as a job type: `@app.job`, or `@app.job(queue="mail", timeout=30)`.
 
         Its name is the function's, unless another is given. `timeout` is in seconds, or a timedelta.
         """
         said = Defaults(queue, threads, max_attempts, timeout, retry, isolation, priority, tags, if_too_wide)
 
-        def declare(fn: Callable[P, R]) -> "AppJob[P, R]":
-            declared = AppJob(self._link, fn, name, said)
+        def declare(fn: Callable[..., Any]) -> AppJob[..., Any, ..., Any]:
+            declared: AppJob[..., Any, ..., Any] = AppJob(self._link, fn, name, said)
             self._registry.add(declared)
             return declared
 
@@ -95,12 +117,14 @@ class App:
 
     # Enqueue. -------------------------------------------------------------------------------------------------------
 
-    def enqueue_many(self, jobs: Iterable[NewJob], *, connection: Any = None) -> list[Handle]:
+    def enqueue_many(self, jobs: Iterable[NewJob], *, connection: Any = None) -> list[Handle[Any]]:
         """Store all of them or none: `app.enqueue_many([send.job("ann"), resize.options(priority=5).job(7)])`."""
-        return handles(self._link, self._link.enqueue(listed(jobs), connection))
+        known = listed(jobs)
+        return self._handles(known, self._link.enqueue(known, connection))
 
-    async def aenqueue_many(self, jobs: Iterable[NewJob], *, connection: Any = None) -> list[Handle]:
-        return handles(self._link, await self._link.aenqueue(listed(jobs), connection))
+    async def aenqueue_many(self, jobs: Iterable[NewJob], *, connection: Any = None) -> list[Handle[Any]]:
+        known = listed(jobs)
+        return self._handles(known, await self._link.aenqueue(known, connection))
 
     def enqueue_named(
         self,
@@ -109,9 +133,10 @@ class App:
         *,
         connection: Any = None,
         **options: Unpack[JobOptions],
-    ) -> Handle:
-        """Enqueue a job whose code is in another program. Its payload is checked where it runs."""
-        return self.enqueue_many([with_options(NewJob(type, payload), options)], connection=connection)[0]
+    ) -> Handle[Any]:
+        """Enqueue a job whose code is in another program. Its payload is checked where it runs; its result is JSON."""
+        (answer,) = self._link.enqueue([with_options(NewJob(type, payload), options)], connection)
+        return Handle(self._link, answer.id, duplicate=answer.duplicate)
 
     async def aenqueue_named(
         self,
@@ -120,14 +145,22 @@ class App:
         *,
         connection: Any = None,
         **options: Unpack[JobOptions],
-    ) -> Handle:
-        return (await self.aenqueue_many([with_options(NewJob(type, payload), options)], connection=connection))[0]
+    ) -> Handle[Any]:
+        (answer,) = await self._link.aenqueue([with_options(NewJob(type, payload), options)], connection)
+        return Handle(self._link, answer.id, duplicate=answer.duplicate)
 
-    def handle(self, job_id: UUID) -> Handle:
-        """The handle of a job enqueued before, perhaps elsewhere."""
-        if not isinstance(job_id, UUID):
-            raise InvalidId("id", f"must be a UUID, not a {type(job_id).__qualname__}; make one: UUID(text)")
-        return Handle(self._link, job_id)
+    def handle(self, job_id: UUID) -> Handle[Any]:
+        """The handle of a job enqueued before, perhaps elsewhere. Its result is JSON; `send.handle(id)` knows the type."""
+        return Handle(self._link, check_id(job_id))
+
+    def _handles(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> list[Handle[Any]]:
+        """A handle for each; their results are read as the handlers of this program say."""
+        found = []
+        for job, answer in zip(jobs, answers, strict=True):
+            declared = self._registry.get(job.type)
+            read = None if declared is None else declared.result_type.decode
+            found.append(Handle[Any](self._link, answer.id, duplicate=answer.duplicate, read=read))
+        return found
 
     # Open and close. ------------------------------------------------------------------------------------------------
 
@@ -162,23 +195,6 @@ class App:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-class AppJob(JobType, Generic[P, R]):
-    """What `@app.job` makes of a function: the job type, and the ways to enqueue it."""
-
-    def __init__(self, link: Link, fn: Callable[P, R], name: str | None, defaults: Defaults) -> None:
-        super().__init__(fn, name, defaults)
-        if "connection" in self.signature.names:
-            raise Misconfigured(f"job {self.name!r}: a parameter cannot be named connection: enqueue has one")
-        call = Call(link, self.template, self.signature.payload)
-        self.job = call.job
-        self.enqueue = call.enqueue
-        self.aenqueue = call.aenqueue
-        self.options = call.options
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return cast("R", self.fn(*args, **kwargs))
 
 
 class _Wiring:

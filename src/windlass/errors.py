@@ -29,6 +29,8 @@ WindlassError                      everything we raise
 │       └── NoPartition            503  a row met a partition that is going, or one that is not made yet
 ├── JobFailed                      409  the result was asked of a job that failed; carries its error
 ├── JobCancelled                   409  the result was asked of a job that was cancelled
+├── ResultNotStored                409  the job was done, but what it returned could not be stored; says why
+├── ResultMismatch                 409  the job was done, but its stored result is not of the type that was expected
 ├── LeaseLost                      409  this attempt's lease is lost: what it does no longer counts
 ├── Misconfigured                  refuse to start; the message says what to change
 │   ├── InUse                      another process owns the data folder
@@ -303,6 +305,30 @@ class JobCancelled(WindlassError):
         super().__init__(f"job {job_id} was cancelled" + (f": {error.message}" if error else ""))
         self.job_id = job_id
         self.error = error
+
+
+class ResultNotStored(WindlassError):
+    """`error.message` says why. The job is completed: running it again would do its work a second time."""
+
+    code = "result_not_stored"
+    http_status = 409
+
+    def __init__(self, job_id: object, error: Any) -> None:
+        super().__init__(f"job {job_id} was done, but its result was not stored: {error.message}")
+        self.job_id = job_id
+        self.error = error
+
+
+class ResultMismatch(WindlassError):
+    """`problem` names the place. `handle.job().result` and `app.handle(id).result()` give what is stored."""
+
+    code = "result_mismatch"
+    http_status = 409
+
+    def __init__(self, job_id: object, problem: str) -> None:
+        super().__init__(f"job {job_id} was done, but its result is not what its handler's signature says: {problem}")
+        self.job_id = job_id
+        self.problem = problem
 
 
 class LeaseLost(WindlassError):

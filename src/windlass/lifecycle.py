@@ -35,7 +35,7 @@ class Completed(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A result that was written as JSON where it was made, in a process of its own; or why it could not be."""
+    """A result that was written as JSON where its type is known; or why it could not be."""
 
     text: str | None
     problem: str | None = None
@@ -205,9 +205,9 @@ def _completed(lease: Lease, outcome: Completed, execution_s: float | None, log:
     return tuple.__new__(Settlement, fields)
 
 
-def written(result: object) -> Written:
+def written(result: object, path: str = "result") -> Written:
     try:
-        return Written(encode(result, "result", bytes_max=result_bytes_max))
+        return Written(encode(result, path, bytes_max=result_bytes_max))
     except InvalidPayload as problem:
         return Written(None, str(problem))
 

@@ -58,6 +58,8 @@ CODES = {
     "TooManyRequests": ("too_many_requests", 429, 6, True),
     "JobFailed": ("job_failed", 409, 1, False),
     "JobCancelled": ("job_cancelled", 409, 1, False),
+    "ResultNotStored": ("result_not_stored", 409, 1, False),
+    "ResultMismatch": ("result_mismatch", 409, 1, False),
     "LeaseLost": ("lease_lost", 409, 1, False),
     "Unavailable": ("unavailable", 503, 6, True),
     "Contended": ("contended", 503, 6, True),

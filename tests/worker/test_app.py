@@ -22,7 +22,7 @@ import windlass
 from tests.addresses import sqlalchemy_url
 from tests.eventually import aeventually
 from tests.factory import Rig
-from windlass import App, Handle, JobCancelled, JobFailed, RetryPolicy
+from windlass import App, Handle, JobCancelled, JobFailed, ResultMismatch, ResultNotStored, RetryPolicy
 from windlass.config import StoreConfig
 from windlass.errors import (
     InvalidId,
@@ -45,7 +45,7 @@ async def app(config: StoreConfig) -> AsyncIterator[App]:
     made = App("shop", config=config)
 
     @made.job(queue="mail", max_attempts=5, timeout=timedelta(seconds=20), tags=("mail",))
-    async def send(to: str, copies: int = 1, day: date | None = None) -> None: ...
+    async def send(to: str, copies: int = 1, day: date | None = None) -> dict[str, date] | None: ...
 
     @made.job
     def tidy() -> None: ...
@@ -138,12 +138,32 @@ async def test_a_handle_waits_for_the_result(app: App, rig: Rig) -> None:
     waiting = asyncio.create_task(done.aresult(timeout_s=20))
     blocking = asyncio.create_task(asyncio.to_thread(failed.result, 20))
     one, two = await worker.claim()
-    await worker.settle(one, Completed({"sent": 1}))
+    await worker.settle(one, Completed({"sent": "2026-02-03"}))
     await worker.settle(two, Failed(Error("SMTPError", "mailbox full"), final=True))
-    assert await waiting == {"sent": 1}
+    assert await waiting == {"sent": date(2026, 2, 3)}
+    assert await send_of(app).handle(done.id).aresult() == {"sent": date(2026, 2, 3)}
+    assert await app.handle(done.id).aresult() == {"sent": "2026-02-03"}
     with pytest.raises(JobFailed, match="failed: SMTPError: mailbox full") as caught:
         await blocking
     assert caught.value.error.type == "SMTPError"
+
+
+async def test_a_completed_job_without_its_result_says_so(app: App, rig: Rig) -> None:
+    worker = await rig.worker(types=["send"])
+    call = send_of(app).options(queue="default")
+    lost, other, none = [await call.aenqueue(to) for to in "abc"]
+    one, two, three = await worker.claim()
+    await worker.settle(one, Completed(object()))
+    await worker.settle(two, Completed({"sent": "soon"}))
+    await worker.settle(three, Completed(None))
+    with pytest.raises(
+        ResultNotStored, match=r"was done, but its result was not stored: result: is a object"
+    ) as caught:
+        await lost.aresult()
+    assert caught.value.error.type == "ResultNotStored"
+    with pytest.raises(ResultMismatch, match=r"not what its handler's signature says: result\[\.\.\.\]: invalid"):
+        await other.aresult()
+    assert await none.aresult() is None
 
 
 async def test_a_handle_says_what_did_not_happen(app: App) -> None:
@@ -201,9 +221,9 @@ async def test_a_program_that_ends_right_after_an_enqueue_has_woken_a_worker(
 
 
 async def test_a_blocking_enqueue_joins_the_callers_psycopg_transaction(app: App, url: str, sql: Sql) -> None:
-    def call() -> list[Handle]:
+    def call() -> list[Handle[Any]]:
         with psycopg.connect(url) as connection:
-            kept = send_of(app).enqueue("ann", connection=connection)
+            kept = send_of(app).options(connection=connection).enqueue("ann")
             connection.commit()
             undone = send_of(app).enqueue("bob", connection=connection)
             connection.rollback()
@@ -312,7 +332,7 @@ async def test_loops_that_come_and_go_in_many_threads_do_not_trip_over_each_othe
     tidy: Any = app.types["tidy"]
 
     async def ask() -> Status:
-        handle: Handle = await tidy.aenqueue()
+        handle: Handle[None] = await tidy.aenqueue()
         return await handle.astatus()
 
     def runs() -> list[Status]:

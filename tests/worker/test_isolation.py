@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from uuid import UUID
 
 import pytest
 import uvloop
@@ -57,6 +58,10 @@ async def test_a_result_that_cannot_be_stored_finishes_the_job_and_says_why(isol
         settlement = settle(run.lease, await isolation.run(run), jitter=0)
         assert (settlement.status, settlement.result) == ("completed", None)
         assert "ResultNotStored" in (settlement.error or "")
+
+
+async def test_a_child_writes_a_result_as_its_type_says(isolation: Isolation) -> None:
+    assert await result(isolation, "typed", {"day": "2026-02-07"}) == {str(UUID(int=7)): "1.50"}
 
 
 async def test_what_a_handler_raises_is_its_outcome(isolation: Isolation) -> None:

@@ -19,7 +19,7 @@ from windlass.cli.filters import (
     chosen,
 )
 from windlass.cli.output import Json, Yes, ago, clean, clean_lines, counted, facts, moment, say, say_json, span, table
-from windlass.errors import JobCancelled, JobFailed
+from windlass.errors import JobCancelled, JobFailed, ResultNotStored
 from windlass.model import FINISHED
 
 if TYPE_CHECKING:
@@ -219,6 +219,8 @@ def show_end(job: "Job", *, as_json: bool) -> None:
     if as_json:
         say_json(job)
     elif job.status == "completed":
+        if job.error is not None and job.error.type == ResultNotStored.__name__:
+            raise ResultNotStored(job.id, job.error)
         _show_document(job.result)
     if job.status == "failed":
         raise JobFailed(job.id, job.error) if not as_json else typer.Exit(JobFailed.exit_code)

@@ -3,15 +3,27 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast
 from uuid import UUID
 
 from windlass.clock import steady_s
-from windlass.errors import InvalidJob, JobCancelled, JobFailed
+from windlass.errors import (
+    InvalidId,
+    InvalidJob,
+    InvalidPayload,
+    JobCancelled,
+    JobFailed,
+    ResultMismatch,
+    ResultNotStored,
+)
 from windlass.model import FINISHED, Enqueued, Job, NewJob, RetryPolicy, Status, TooWide, check_new_job, seconds
 from windlass.payload import decode
 from windlass.sdk.link import Link
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ReadResult = Callable[[str | None], Any]
 _FIRST_LOOK_S: Final = 0.005
 _LOOK_S_MAX: Final = 0.5
 
@@ -49,15 +61,16 @@ def with_options(job: NewJob, options: JobOptions) -> NewJob:
     return changed
 
 
-class Handle:
+class Handle(Generic[R]):
     """A job that was enqueued. `duplicate`: it was there already, under the same id or idempotency key.
 
     Each question can be asked from a thread (`status`) or a loop (`astatus`). A job enqueued in a transaction of the
     caller's own is not found until that has committed.
     """
 
-    def __init__(self, link: Link, job_id: UUID, *, duplicate: bool = False) -> None:
+    def __init__(self, link: Link, job_id: UUID, *, duplicate: bool = False, read: ReadResult | None = None) -> None:
         self._link = link
+        self._read = read or _as_json
         self.id = job_id
         self.duplicate = duplicate
 
@@ -84,20 +97,25 @@ class Handle:
     async def acancel(self, reason: str = "cancelled on request") -> Status:
         return await self._link.ask(lambda store: store.intake.cancel(self.id, reason))
 
-    def result(self, timeout_s: float | None = None) -> Any:
-        """Wait until it is finished; raises JobFailed, JobCancelled, or TimeoutError when that takes too long."""
+    def result(self, timeout_s: float | None = None) -> R:
+        """Wait until it is finished: what its handler returned, as the handler's signature says, or as JSON if this
+        handle does not know the handler.
+
+        Raises JobFailed or JobCancelled; ResultNotStored or ResultMismatch if the work was done and its result cannot
+        be had; TimeoutError when it takes too long.
+        """
         return self._link.wait(lambda store: self._result(store.views.job, timeout_s))
 
-    async def aresult(self, timeout_s: float | None = None) -> Any:
+    async def aresult(self, timeout_s: float | None = None) -> R:
         return await self._link.ask(lambda store: self._result(store.views.job, timeout_s))
 
-    async def _result(self, look: Callable[[UUID], Any], timeout_s: float | None) -> Any:
+    async def _result(self, look: Callable[[UUID], Any], timeout_s: float | None) -> R:
         deadline_s = None if timeout_s is None else steady_s() + timeout_s
         pause_s = _FIRST_LOOK_S
         while True:
             job: Job = await look(self.id)
             if job.status in FINISHED:
-                return _result_of(job)
+                return cast("R", _result_of(job, self._read))
             if deadline_s is not None:
                 left_s = deadline_s - steady_s()
                 if left_s <= 0:
@@ -107,12 +125,21 @@ class Handle:
             pause_s = min(_LOOK_S_MAX, pause_s * 1.5)
 
 
-def _result_of(job: Job) -> Any:
+def _result_of(job: Job, read: ReadResult) -> Any:
     if job.status is Status.FAILED:
         raise JobFailed(job.id, job.error)
     if job.status is Status.CANCELLED:
         raise JobCancelled(job.id, job.error)
-    return None if job.result is None else decode(job.result)
+    if job.error is not None and job.error.type == ResultNotStored.__name__:
+        raise ResultNotStored(job.id, job.error)
+    try:
+        return read(job.result)
+    except InvalidPayload as problem:
+        raise ResultMismatch(job.id, str(problem)) from None
+
+
+def _as_json(text: str | None) -> Any:
+    return None if text is None else decode(text)
 
 
 def listed(jobs: Iterable[NewJob]) -> list[NewJob]:
@@ -124,29 +151,56 @@ def listed(jobs: Iterable[NewJob]) -> list[NewJob]:
     return known
 
 
-def handles(link: Link, answers: list[Enqueued]) -> list[Handle]:
-    return [Handle(link, answer.id, duplicate=answer.duplicate) for answer in answers]
+class Call(Generic[P, R]):
+    """A job type with everything decided but its arguments; type checkers know them, and what `result()` returns."""
 
-
-class Call:
-    """A job type with everything decided but its arguments."""
-
-    def __init__(self, link: Link, template: NewJob, payload: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        template: NewJob,
+        payload: Callable[[tuple[Any, ...], dict[str, Any]], Any],
+        read: ReadResult,
+        connection: Any = None,
+    ) -> None:
         self._link = link
         self._template = template
         self._payload = payload
+        self._read = read
+        self._connection = connection
 
-    def job(self, *args: Any, **kwargs: Any) -> NewJob:
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """The job for these arguments, to be enqueued with others; raises InvalidPayload if they do not fit."""
         return self._template._replace(payload=self._payload(args, kwargs))
 
-    def enqueue(self, *args: Any, connection: Any = None, **kwargs: Any) -> Handle:
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Store a job for these arguments: when this returns it is kept. With `connection`, when that commits."""
-        return handles(self._link, self._link.enqueue([self.job(*args, **kwargs)], connection))[0]
+        connection = self._taken_from(kwargs)
+        return self._handle(self._link.enqueue([self.job(*args, **kwargs)], connection)[0])
 
-    async def aenqueue(self, *args: Any, connection: Any = None, **kwargs: Any) -> Handle:
-        return handles(self._link, await self._link.aenqueue([self.job(*args, **kwargs)], connection))[0]
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        connection = self._taken_from(kwargs)
+        return self._handle((await self._link.aenqueue([self.job(*args, **kwargs)], connection))[0])
 
-    def options(self, **options: Unpack[JobOptions]) -> "Call":
-        """The same with other options."""
-        return Call(self._link, with_options(self._template, options), self._payload)
+    def options(self, *, connection: Any = None, **options: Unpack[JobOptions]) -> "Call[P, R]":
+        """The same with other options. `connection`: store the job in the transaction that this one is in."""
+        template = with_options(self._template, options) if options else self._template
+        given = self._connection if connection is None else connection
+        return Call(self._link, template, self._payload, self._read, given)
+
+    def handle(self, job_id: UUID) -> Handle[R]:
+        """The handle of a job of this type enqueued before, perhaps elsewhere."""
+        return Handle(self._link, check_id(job_id), read=self._read)
+
+    def _handle(self, answer: Enqueued) -> Handle[R]:
+        return Handle(self._link, answer.id, duplicate=answer.duplicate, read=self._read)
+
+    def _taken_from(self, kwargs: Any) -> Any:
+        """`connection=` beside the arguments works as well; type checkers cannot be told of it (PEP 612)."""
+        given = kwargs.pop("connection", None) if "connection" in kwargs else None
+        return self._connection if given is None else given
+
+
+def check_id(job_id: UUID) -> UUID:
+    if not isinstance(job_id, UUID):
+        raise InvalidId("id", f"must be a UUID, not a {type(job_id).__qualname__}; make one: UUID(text)")
+    return job_id

@@ -14,7 +14,7 @@ import msgspec
 
 from windlass import wire
 from windlass.clock import steady_s
-from windlass.errors import JobCancelled, JobFailed, RequestError, Unavailable
+from windlass.errors import JobCancelled, JobFailed, RequestError, ResultNotStored, Unavailable
 from windlass.model import FINISHED
 from windlass.sdk import asks
 from windlass.sdk.asks import Job
@@ -49,11 +49,13 @@ async def finished(exchange: Exchange, job_id: UUID, timeout_s: float | None) ->
 
 
 def result_of(job: Job) -> Any:
-    """What it returned, or the reason why it did not."""
+    """What it returned, as JSON, or the reason why it did not."""
     if job.status == "failed":
         raise JobFailed(job.id, job.error)
     if job.status == "cancelled":
         raise JobCancelled(job.id, job.error)
+    if job.error is not None and job.error.type == ResultNotStored.__name__:
+        raise ResultNotStored(job.id, job.error)
     return job.result
 
 

@@ -6,7 +6,7 @@ It offers; the worker, or the child process a job has to itself, reaches out (Re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, overload
 from uuid import UUID
 
 from windlass.blocking import driven
@@ -15,10 +15,10 @@ from windlass.errors import InvalidJob, Unavailable
 from windlass.lifecycle import Completed, Settlement, settle
 from windlass.model import Lease, check_text, key_max
 from windlass.pauses import Pauses
-from windlass.payload import decode, encode
 from windlass.telemetry import JobLogger
 from windlass.worker.chunks import beside_the_loop, over_processes, over_threads, split
-from windlass.worker.run import Run
+from windlass.worker.result_type import StepResult
+from windlass.worker.run import Run, encoded
 
 T = TypeVar("T")
 
@@ -117,14 +117,22 @@ class _Base:
         self._run.progress = (float(fraction), None if note is None else str(note)[:200])
         self._reach.progressed(self._run)
 
-    def finish(self, result: Any = None) -> None:
-        """Say the job's result inside `ctx.transaction()`."""
+    @overload
+    def finish(self) -> None: ...
+
+    @overload
+    def finish(self, result: T) -> T: ...
+
+    def finish(self, result: Any = None) -> Any:
+        """Say the job's result inside `ctx.transaction()`; returns it, so that the handler can: `return ctx.finish(7)`."""
         self._result = result
+        return result
 
     def _decide(self) -> Settlement:
         run = self._run
         log = None if run.log is None else run.log.text()
-        return settle(run.lease, Completed(self._result), jitter=0, execution_s=steady_s() - run.began_s, log=log)
+        result = None if self._result is None else encoded(run, self._result)
+        return settle(run.lease, Completed(result), jitter=0, execution_s=steady_s() - run.began_s, log=log)
 
     async def _insist(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Through a restart of the database: giving up after the step was done would do it again."""
@@ -148,14 +156,15 @@ class Context(_Base):
     def once(self, key: str, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Do a step once per job: its result is kept, and a later attempt gets that instead of doing it again.
 
-        Results are JSON values. A crash between the step and the keeping of its result repeats the step.
+        Its result comes back as the type that `fn` is annotated with, or as JSON. A crash between the step and the
+        keeping of its result repeats the step.
         """
-        lease, reach = self._run.lease, self._reach
-        kept = reach.wait(self._insist(lambda: reach.step(lease, self._key(key))))
+        lease, reach, step = self._run.lease, self._reach, StepResult(self._key(key), fn)
+        kept = reach.wait(self._insist(lambda: reach.step(lease, key)))
         if kept is None:
-            kept = done = encode(fn(*args, **kwargs), f"result of step {key!r}")
+            kept = done = step.encode(fn(*args, **kwargs))
             reach.wait(self._insist(lambda: reach.keep_step(lease, key, done)))
-        result: T = decode(kept)
+        result: T = step.decode(kept)
         return result
 
     def map_chunks(
@@ -193,14 +202,15 @@ class AsyncContext(_Base):
     async def once(self, key: str, fn: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
         """Do a step once per job: its result is kept, and a later attempt gets that instead of doing it again.
 
-        Results are JSON values. A crash between the step and the keeping of its result repeats the step.
+        Its result comes back as the type that `fn` is annotated with, or as JSON. A crash between the step and the
+        keeping of its result repeats the step.
         """
-        lease, reach = self._run.lease, self._reach
-        kept = await self._insist(lambda: reach.step(lease, self._key(key)))
+        lease, reach, step = self._run.lease, self._reach, StepResult(self._key(key), fn)
+        kept = await self._insist(lambda: reach.step(lease, key))
         if kept is None:
-            kept = done = encode(await fn(*args, **kwargs), f"result of step {key!r}")
+            kept = done = step.encode(await fn(*args, **kwargs))
             await self._insist(lambda: reach.keep_step(lease, key, done))
-        result: T = decode(kept)
+        result: T = step.decode(kept)
         return result
 
     async def map_chunks(

@@ -191,7 +191,8 @@ def _exactly(channel: socket.socket, size: int) -> bytearray | None:
 def said(outcome: Outcome, *, dropped: int, settled: bool) -> Done:
     """An outcome as it travels. A handler can put anything into one: what cannot travel raises here, in its process."""
     if isinstance(outcome, Completed):
-        fields: list[Any] = [None if outcome.result is None else written(outcome.result)]
+        known = outcome.result is None or isinstance(outcome.result, Written)
+        fields: list[Any] = [outcome.result if known else written(outcome.result)]
     else:
         fields = list(msgspec.convert([_plain(value) for value in outcome], type(outcome)))
     return Done(type(outcome).__name__, fields, dropped, settled)

@@ -54,6 +54,7 @@ class JobType:
             _refuse_the_other_context(self.signature.ctx_kind, is_async=self.is_async)
             self.template = _template(self.name, defaults)
         self.wants_ctx = self.signature.wants_ctx
+        self.result_type = self.signature.result_type
         self.queue = defaults.queue
         self.threads = defaults.threads
         self.max_attempts = defaults.max_attempts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from windlass.clock import steady_s
 from windlass.errors import Cancel, Fail, InvalidPayload, Retry, Snooze
-from windlass.lifecycle import Cancelled, Completed, Failed, Outcome, Released, Snoozed, TimedOut
+from windlass.lifecycle import Cancelled, Completed, Failed, Outcome, Released, Snoozed, TimedOut, Written
 from windlass.model import Error, Lease
 
 if TYPE_CHECKING:
@@ -93,6 +93,11 @@ def completed(result: object) -> Completed:
             "returned a coroutine that nobody awaits: is an async function hidden behind a plain decorator?"
         )
     return Completed(result)
+
+
+def encoded(run: Run, result: object) -> Written:
+    """What a handler returned, as its type says. One that ran in a process of its own has been encoded there."""
+    return result if type(result) is Written else run.job.result_type.encode(result)
 
 
 def outcome_of(error: BaseException, run: Run) -> Outcome:

@@ -20,7 +20,7 @@ from windlass.model import Error, Lease, Status, Want
 from windlass.pauses import Pauses
 from windlass.store.protocol import Claims, Receipt
 from windlass.telemetry import about
-from windlass.worker.run import Run, qualified
+from windlass.worker.run import Run, encoded, qualified
 
 _BATCH: Final = 250
 _PAUSE_S: Final = 0.05
@@ -179,8 +179,10 @@ class Settler:
 
 def _settlement(run: Run, outcome: Outcome, execution_s: float, log: str | None) -> Settlement:
     try:
+        if type(outcome) is Completed and outcome.result is not None:
+            outcome = Completed(encoded(run, outcome.result))
         return settle(run.lease, outcome, jitter=random.random(), execution_s=execution_s, log=log)
-    except Exception as error:  # noqa: BLE001 - a result whose own code fails while it is encoded
+    except Exception as error:  # noqa: BLE001 - an outcome that a handler made by itself, of anything
         _log.exception("job %s: its outcome cannot be written", run.lease.job_id, extra=about(run.lease))
         failed = Failed(Error(qualified(error), f"its outcome cannot be written: {error}"))
         return settle(run.lease, failed, jitter=random.random(), execution_s=execution_s, log=log)

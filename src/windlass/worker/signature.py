@@ -1,28 +1,24 @@
 """A handler's parameters as the shape of its payload: what a caller passes, checked on the way in and out of JSON.
 
 A payload is the JSON object of a handler's named arguments. `payload` makes it from a call, where a mistake can still
-be raised at the caller; `arguments` gives it back to the handler, on the hot path. msgspec does the work; parameters
-that mention a Pydantic model are left to Pydantic, which is never imported here.
+be raised at the caller; `arguments` gives it back to the handler, on the hot path. `result_type` is what it returns.
 """
 
 import inspect
 import json
-import re
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
-from typing import Any, Final, NotRequired, Protocol, TypedDict, get_type_hints
+from typing import Any, Final, NotRequired, Protocol, TypedDict
 
 import msgspec
 
 from windlass.errors import InvalidPayload, Misconfigured
 from windlass.payload import decode
 from windlass.worker import foreign_types, schema
+from windlass.worker.field import ANNOTATION_ERRORS, EMPTY, Field, resolve, with_path
+from windlass.worker.result_type import result_type_of
 
 _CONTEXTS: Final = frozenset({"Context", "AsyncContext"})
-_EMPTY: Final = inspect.Parameter.empty
 _BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_MISSING: Final = re.compile(r"Object missing required field `([^`]*)`(.*)", re.DOTALL)
-_AT: Final = re.compile(r"(.*?)(?: - at `(key)` in| - at) `\$([^`]*)`", re.DOTALL)
 
 
 # Reads what `payload.decode` reads, exactly, in a third of the time (tests compare them).
@@ -53,11 +49,12 @@ class Signature:
         self._shape: Shape
         self._straight: Callable[[str], dict[str, Any]] | None = None
         if [(each.name, each.kind in _BY_NAME) for each in taken] == [("payload", True)]:
-            self._shape = _Whole(fields["payload"], optional=taken[0].default is not _EMPTY)
+            self._shape = _Whole(fields["payload"], optional=taken[0].default is not EMPTY)
         else:
             self._shape = _Named(taken, fields, ctx=parameters[0].name if self.wants_ctx else None)
             self._straight = _straight(taken, fields)
         self._takes_nothing = not taken
+        self.result_type = result_type_of(fn)
 
     def schema(self) -> str | None:
         """The JSON Schema of the payload, as JSON text; None where the parameters cannot be told in one."""
@@ -100,41 +97,10 @@ class Signature:
         return value
 
 
-class _Field:
-    """One parameter, or the whole payload: a type and the two ways through it."""
-
-    def __init__(self, kind: Any) -> None:
-        self.kind = kind
-        self.adapter = foreign_types.adapter(kind)
-        self.plain = kind is Any
-        if self.adapter is None and not self.plain:
-            foreign_types.refuse_unreadable(kind)
-
-    def read(self, value: Any, path: str) -> Any:
-        if self.plain:
-            return value
-        if self.adapter is not None:
-            return self.adapter.read(value, path)
-        try:
-            return msgspec.convert(value, self.kind, str_keys=True, dec_hook=foreign_types.read)
-        except msgspec.ValidationError as error:
-            raise _named(error, path) from None
-
-    def write(self, value: Any, path: str) -> Any:
-        if self.plain:  # not converted: a moment would come back as a text, which nobody asked for
-            return value
-        if self.adapter is not None:
-            return self.adapter.write(value, path)
-        try:
-            return msgspec.to_builtins(value, str_keys=True, enc_hook=foreign_types.write)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidPayload(path, f"cannot be written as JSON: {error}") from None
-
-
 class _Whole:
     """A handler with one parameter named `payload` gets whatever was stored."""
 
-    def __init__(self, field: _Field, *, optional: bool) -> None:
+    def __init__(self, field: Field, *, optional: bool) -> None:
         self._field = field
         self._optional = optional
 
@@ -156,7 +122,7 @@ class _Whole:
 class _Named:
     """A handler with named parameters: an object with a field each; `**kwargs` takes what is left."""
 
-    def __init__(self, parameters: list[inspect.Parameter], fields: Mapping[str, _Field], *, ctx: str | None) -> None:
+    def __init__(self, parameters: list[inspect.Parameter], fields: Mapping[str, Field], *, ctx: str | None) -> None:
         named = [each for each in parameters if each.kind in _BY_NAME]
         self._by_position = tuple(each.name for each in named if each.kind is not inspect.Parameter.KEYWORD_ONLY)
         self._fields = {each.name: fields[each.name] for each in named}
@@ -168,7 +134,7 @@ class _Named:
         shape: dict[str, Any] = {}
         for each in named:
             kind = Any if each.name in self._adapted else fields[each.name].kind
-            shape[each.name] = kind if each.default is _EMPTY else NotRequired[kind]
+            shape[each.name] = kind if each.default is EMPTY else NotRequired[kind]
         self._all: Any = TypedDict("Payload", shape)  # type: ignore[misc]
 
     def arguments(self, value: Any) -> dict[str, Any]:
@@ -177,7 +143,7 @@ class _Named:
         try:
             found: dict[str, Any] = msgspec.convert(value, self._all, str_keys=True, dec_hook=foreign_types.read)
         except msgspec.ValidationError as error:
-            raise _named(error, "payload") from None
+            raise with_path(error, "payload") from None
         if self._adapted:
             for name, field in self._adapted.items():
                 if name in found:
@@ -204,17 +170,17 @@ class _Named:
 
 
 def _straight(
-    parameters: list[inspect.Parameter], fields: Mapping[str, _Field]
+    parameters: list[inspect.Parameter], fields: Mapping[str, Field]
 ) -> Callable[[str], dict[str, Any]] | None:
     """From JSON to arguments in one step, where msgspec alone can do it: a third of the time of the way around."""
     if any(each.kind not in _BY_NAME or fields[each.name].adapter is not None for each in parameters):
         return None
-    optional = any(each.default is not _EMPTY for each in parameters)
+    optional = any(each.default is not EMPTY for each in parameters)
     try:
         shape = msgspec.defstruct(
             "Payload",
             [
-                (each.name, fields[each.name].kind, *(() if each.default is _EMPTY else (msgspec.UNSET,)))
+                (each.name, fields[each.name].kind, *(() if each.default is EMPTY else (msgspec.UNSET,)))
                 for each in parameters
             ],
             forbid_unknown_fields=True,
@@ -254,24 +220,15 @@ def _refuse_what_has_no_name(parameters: list[inspect.Parameter]) -> None:
             raise Misconfigured("ctx must be the first parameter")
 
 
-def _fields(parameters: list[inspect.Parameter], fn: Callable[..., Any]) -> dict[str, _Field]:
+def _fields(parameters: list[inspect.Parameter], fn: Callable[..., Any]) -> dict[str, Field]:
     """Each parameter's type; an annotation that names what does not exist at run time is said at once, not in a job."""
-    fields: dict[str, _Field] = {}
+    fields: dict[str, Field] = {}
     for each in parameters:
         try:
-            kind = _resolved(each.annotation, fn)
-            fields[each.name] = _Field(Any if kind is _EMPTY or kind is object else kind)
-        except (NameError, AttributeError, TypeError, SyntaxError) as error:
+            fields[each.name] = Field(resolve(each.annotation, fn))
+        except ANNOTATION_ERRORS as error:
             raise Misconfigured(f"parameter {each.name}: {error}") from None
     return fields
-
-
-def _resolved(annotation: Any, fn: Callable[..., Any]) -> Any:
-    if annotation is _EMPTY:
-        return _EMPTY
-    space = getattr(inspect.unwrap(fn), "__globals__", {})
-    holder: Any = SimpleNamespace(__annotations__={"it": annotation})
-    return get_type_hints(holder, globalns=space, include_extras=True)["it"]
 
 
 def _may_be_ctx(first: inspect.Parameter) -> bool:
@@ -285,21 +242,11 @@ def _is_named_ctx(first: inspect.Parameter) -> bool:
 def _ctx_kind(first: inspect.Parameter, fn: Callable[..., Any]) -> str | None:
     """Which of our contexts the parameter is annotated with."""
     try:
-        kind = _resolved(first.annotation, fn)
-    except (NameError, AttributeError, TypeError, SyntaxError):
+        kind = resolve(first.annotation, fn)
+    except ANNOTATION_ERRORS:
         # Imported for the type checker only: by its name, then.
         said = first.annotation.rpartition(".")[2] if isinstance(first.annotation, str) else ""
         return said if said in _CONTEXTS else None
     ours = str(getattr(kind, "__module__", "")).startswith("windlass.")
     name = getattr(kind, "__name__", "")
     return name if ours and name in _CONTEXTS else None
-
-
-def _named(error: msgspec.ValidationError, path: str) -> InvalidPayload:
-    """msgspec's complaint with our path: `Expected int, got str - at $.a` is about payload.a."""
-    text, inner = str(error), ""
-    if at := _AT.fullmatch(text):
-        text, inner = at[1], at[3] + (" (a key)" if at[2] else "")
-    if missing := _MISSING.fullmatch(text):
-        return InvalidPayload(f"{path}{inner}.{missing[1]}", "is missing")
-    return InvalidPayload(path + inner, text[:1].lower() + text[1:].replace("`", ""))

@@ -12,7 +12,10 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import date
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from windlass.app import App
 from windlass.errors import Cancel, Fail, Retry, Snooze
@@ -65,7 +68,12 @@ def add(a: int, b: int) -> int:
 
 @app.job
 def unstorable() -> Any:
-    return {1, 2}
+    return object()
+
+
+@app.job
+def typed(day: date) -> dict[UUID, Decimal]:
+    return {UUID(int=day.day): Decimal("1.50")}
 
 
 @app.job
