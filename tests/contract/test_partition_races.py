@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import asyncpg
 import pytest
@@ -212,8 +213,8 @@ async def test_a_job_that_fails_while_its_partition_waits_to_go_can_be_retried_a
         await worker.settle(lease, Failed(Error("E", "m"), final=True))
     detach, retried = partitions._detach, []
 
-    async def and_retry(connection: Connection, schema: str, table: str, bounds: partitions.Bounds) -> None:
-        await detach(connection, schema, table, bounds)
+    async def and_retry(connection: Connection, *args: Any, shared: bool) -> None:
+        await detach(connection, *args, shared=shared)
         retried.append((await store.intake.retry_many([job_id]))[job_id])
 
     monkeypatch.setattr(partitions, "_detach", and_retry)
@@ -232,8 +233,8 @@ async def test_a_finished_job_retried_while_its_partition_is_detached_is_whole_o
     await finished_long_ago(sql)
     detach, left, answers = partitions._detach, list(ids), []
 
-    async def and_retry(connection: Connection, schema: str, table: str, bounds: partitions.Bounds) -> None:
-        await detach(connection, schema, table, bounds)
+    async def and_retry(connection: Connection, *args: Any, shared: bool) -> None:
+        await detach(connection, *args, shared=shared)
         job_id = left.pop()
         answers.append((job_id, (await store.intake.retry_many([job_id]))[job_id]))
 

@@ -9,7 +9,7 @@ import pytest
 
 from windlass.config import StoreConfig
 from windlass.errors import Misconfigured
-from windlass.store.postgres import connect
+from windlass.store.connections import connect
 
 
 def windlass(*words: str, url: str, folder: Path) -> subprocess.CompletedProcess[str]:

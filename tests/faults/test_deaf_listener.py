@@ -20,7 +20,8 @@ from windlass.config import StoreConfig
 from windlass.embedded.postgres import EmbeddedPostgres
 from windlass.errors import Unavailable
 from windlass.model import NewJob
-from windlass.store.postgres import Connection, connect, open_postgres
+from windlass.store.connections import connect, open_postgres
+from windlass.store.postgres import Connection
 from windlass.store.protocol import channel
 from windlass.store.store import Store
 

@@ -153,7 +153,6 @@ def test_values_that_cannot_be_together_are_refused(environ: dict[str, str], say
         ({"REAP_TICK_S": "16"}, "noticed late"),
         ({"KEY_TTL_S": "1300000"}, "WINDLASS_KEY_TTL_S is longer than"),
         ({"HOLD_UNKNOWN_AFTER_S": "10"}, "a restart of workers moves jobs aside"),
-        ({"DATABASE_URL": URL, "DIRECT_URL": URL}, "WINDLASS_STATEMENT_CACHE_SIZE should be 0"),
         ({"LEASE_TLL_S": "15"}, "WINDLASS_LEASE_TLL_S sets nothing; did you mean WINDLASS_LEASE_TTL_S?"),
         ({"SCHEMA_FILE": "x"}, "WINDLASS_SCHEMA_FILE sets nothing"),
         ({"ZZZ": "1"}, "WINDLASS_ZZZ sets nothing"),

@@ -3,7 +3,8 @@
 PostgresWaker sends: after commits, targeted, one statement in flight per process. (NOTIFY inside every submitting
 transaction costs 58 % of the throughput of 32 connections: its lock makes their commits wait for each other's disk.)
 Listener hears: on one connection of its own, past any pooler, which it proves to be alive by talking to itself. A
-half-open connection is silent for ever, and so is a pooler that lets LISTEN pass.
+half-open connection is silent for ever. Through a pooler in transaction mode it does not listen at all: a probe may come back by
+luck, on the server connection that happens to listen, and what is left on that connection is heard by others.
 """
 
 import asyncio
@@ -21,7 +22,8 @@ from windlass.config import StoreConfig
 from windlass.errors import Unavailable, WindlassError
 from windlass.model import Want
 from windlass.pauses import Pauses
-from windlass.store.postgres import connect, translated
+from windlass.store.connections import connect, route_of
+from windlass.store.postgres import translated
 from windlass.store.protocol import Hints, channel
 
 if TYPE_CHECKING:
@@ -37,6 +39,11 @@ _START_S: Final = 2.0
 # outlives its client.
 _PRESENCE: Final = "select pg_try_advisory_lock_shared(hashtextextended($1, 0))"
 _BACK_OFF_S: Final = (0.1, 5.0)
+_POOLED_S: Final = 60.0  # how soon to look again whether the pooler is gone
+_SHARED: Final = (
+    "the pooler in front of PostgreSQL is in transaction mode, which delivers no notifications; set WINDLASS_DIRECT_URL to "
+    "the address of PostgreSQL itself"
+)
 _log: Final = logging.getLogger(__name__)
 
 
@@ -159,6 +166,7 @@ class Listener:
         self._began = asyncio.Event()
         self._missed = False
         self._listening = False
+        self._pooled = False
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -198,12 +206,17 @@ class Listener:
                 self._listening = False
                 self._missed = True
                 self._began.set()
+            if self._pooled:
+                await asyncio.sleep(_POOLED_S)
             await pauses.wait()
 
     async def _listen(self) -> None:
         """One connection's life; ends by an error."""
         connection = await connect(self._config, direct=True)
         try:
+            self._pooled = (await route_of(connection, self._config, direct=True)).shared
+            if self._pooled:
+                raise Unavailable(_SHARED)
             self._gone.clear()
             connection.add_termination_listener(self._lose)
             with translated():

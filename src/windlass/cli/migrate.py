@@ -10,7 +10,8 @@ from windlass.cli.wiring import run, settings
 from windlass.config import StoreConfig
 from windlass.errors import SchemaMismatch
 from windlass.store import migrate
-from windlass.store.postgres import Connection, connect
+from windlass.store.connections import connect
+from windlass.store.postgres import Connection
 
 T = TypeVar("T")
 

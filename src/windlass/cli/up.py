@@ -37,7 +37,7 @@ from windlass.errors import Misconfigured, Unavailable
 from windlass.extras import Extra, require
 from windlass.model import by_status
 from windlass.store import migrate
-from windlass.store.postgres import connect
+from windlass.store.connections import connect
 from windlass.store.store import open_store
 from windlass.worker.loading import BUILT_IN, specs_in
 from windlass.worker.parentage import started_ticks

@@ -265,8 +265,6 @@ def _doubts(config: Config) -> Iterator[str]:
         yield "WINDLASS_KEY_TTL_S is longer than WINDLASS_RETENTION_DAYS: keyed jobs are kept longer than others"
     if placement.hold_unknown_after_s < lease.lease_ttl_s:
         yield "WINDLASS_HOLD_UNKNOWN_AFTER_S is shorter than WINDLASS_LEASE_TTL_S: a restart of workers moves jobs aside"
-    if store.direct_url is not None and store.statement_cache_size > 0:
-        yield "WINDLASS_STATEMENT_CACHE_SIZE should be 0 behind a pooler that does not keep prepared statements"
     known = [each.variable for each in settings()]
     for name in config.unknown:
         near = difflib.get_close_matches(name, known, n=1)

@@ -52,7 +52,7 @@ class StoreConfig:
     )
     statement_cache_size: int = setting(
         100,
-        "prepared statements kept per connection; 0 for poolers that cannot",
+        "prepared statements kept per connection; none behind a pooler that does not keep them, which is noticed",
         unit="statements",
         least=0,
         most=10_000,

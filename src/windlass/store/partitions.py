@@ -5,6 +5,10 @@ DETACH CONCURRENTLY, each under a lock time-out and tried again later: plain CRE
 every look-up behind any open reader. A partition's name holds its bounds, so the catalogue alone says what is there,
 what was made but not attached, and what was detached but not dropped: interrupted work is taken up where it stopped.
 
+DETACH CONCURRENTLY runs in no transaction, so the lock time-out is the session's. Through a pooler in transaction mode, without
+WINDLASS_DIRECT_URL, there is no session: the detach is a plain one then, in a transaction, with a time-out so short that nobody
+notices those who queue behind it.
+
 Before a removal the horizon is raised (later writes about those jobs go to the `_kept` tables), older transactions are
 waited for, and every job that must outlive its partition is moved; after the detach they are looked for once more.
 """
@@ -21,8 +25,9 @@ import asyncpg
 
 from windlass.config import StoreConfig
 from windlass.errors import Contended
+from windlass.store.connections import connect, route_of
 from windlass.store.ids import least_at
-from windlass.store.postgres import Connection, connect, translated
+from windlass.store.postgres import Connection, translated
 from windlass.store.protocol import Rolled
 from windlass.store.statements import statements
 
@@ -30,6 +35,7 @@ from windlass.store.statements import statements
 _TABLES: Final = ("attempt", "outcome", "tag", "job")
 _PAGE: Final = 1_000
 _LOCK_TIMEOUT_MS: Final = 2_000
+_PLAIN_DETACH_MS: Final = 50
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -105,12 +111,13 @@ async def roll(config: StoreConfig) -> Rolled:
     """Make partitions ahead and remove old ones. Repeat it at leisure: each step is safe to repeat."""
     async with _session(config) as connection:
         made = await _make_ahead(connection, config)
-        removed, waiting = await _remove_old(connection, config)
+        shared = (await route_of(connection, config, direct=True)).shared
+        removed, waiting = await _remove_old(connection, config, shared=shared)
         return Rolled(made, removed, waiting)
 
 
 @asynccontextmanager
-async def _session(config: StoreConfig) -> AsyncIterator[Connection]:
+async def _session(config: StoreConfig) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
     """A connection of its own, without a time-out for statements: a large partition takes its time."""
     connection = await connect(config, direct=True, patient=True)
     try:
@@ -124,9 +131,7 @@ async def _session(config: StoreConfig) -> AsyncIterator[Connection]:
 
 
 async def _make_ahead(connection: Connection, config: StoreConfig) -> list[str]:
-    async with connection.transaction():
-        # Rather give up than let others queue behind a lock we wait for.
-        await connection.execute(f"set local lock_timeout = {_LOCK_TIMEOUT_MS}")
+    async with _limited(connection):
         return await create_missing(
             connection, config.schema, ahead=config.partitions_ahead, retention_days=config.retention_days
         )
@@ -147,46 +152,52 @@ async def _create(connection: Connection, schema: str, table: str, bounds: Bound
     return True
 
 
-async def _remove_old(connection: Connection, config: StoreConfig) -> tuple[list[str], list[str]]:
+async def _remove_old(connection: Connection, config: StoreConfig, *, shared: bool) -> tuple[list[str], list[str]]:
     sql = statements(config.schema)
     today: date = await connection.fetchval(sql["today"])
     oldest = today - timedelta(days=config.retention_days)
     rows = await connection.fetch(sql["partitions"], config.schema)
     old = sorted({bounds for row in rows if (bounds := Bounds.of(row["name"])).upper <= oldest})
     removed, waiting = [], []
-    # DETACH CONCURRENTLY runs in no transaction, so this one setting is the session's; it is put back below.
-    await connection.execute(f"set lock_timeout = {_LOCK_TIMEOUT_MS}")
     for bounds in old:
         try:
-            await _remove(connection, config, bounds)
+            await _remove(connection, config, bounds, shared=shared)
             removed.append(bounds.suffix)
         except (Contended, asyncpg.UndefinedTableError, asyncpg.ObjectNotInPrerequisiteStateError):
             # Open transactions, or another leader that is a step ahead of us.
             waiting.append(bounds.suffix)
-    await connection.execute("reset lock_timeout")
     return removed, waiting
 
 
-async def _remove(connection: Connection, config: StoreConfig, bounds: Bounds) -> None:
+async def _remove(connection: Connection, config: StoreConfig, bounds: Bounds, *, shared: bool) -> None:
     sql = statements(config.schema)
     lower, upper = bounds.ids
-    await connection.execute(sql["raise_horizon"], upper)
+    async with _limited(connection):
+        await connection.execute(sql["raise_horizon"], upper)
     await _old_writers_end(connection, config.schema)
     while keepers := await connection.fetch(sql["keepers"], lower, upper, config.retention_s, _PAGE):
-        with translated():
+        async with _limited(connection):
             await connection.fetch(sql["keep"], [row["job_id"] for row in keepers])
     for table in _TABLES:
-        await _detach(connection, config.schema, table, bounds)
+        await _detach(connection, config.schema, table, bounds, shared=shared)
+    async with _limited(connection):
+        names = [f'"{config.schema}"."{table}_{bounds.suffix}"' for table in _TABLES]
+        # Two leaders may remove at once: the second waits here, and finds the tables gone.
+        if await connection.fetchval("select to_regclass($1) is null", names[0]):
+            return
+        await connection.execute(f"lock table {', '.join(names)} in access exclusive mode")
+        await connection.execute(sql["keep_late"].replace("{bounds}", bounds.suffix), config.retention_s)
+        await connection.execute(sql["uncount"].replace("{bounds}", bounds.suffix))
+        await connection.execute(f"drop table {', '.join(names)}")
+
+
+@asynccontextmanager
+async def _limited(connection: Connection, milliseconds: int | None = None) -> AsyncIterator[None]:
+    """A transaction that rather gives up than lets others queue behind a lock it waits for."""
     with translated():
         async with connection.transaction():
-            names = [f'"{config.schema}"."{table}_{bounds.suffix}"' for table in _TABLES]
-            # Two leaders may remove at once: the second waits here, and finds the tables gone.
-            if await connection.fetchval("select to_regclass($1) is null", names[0]):
-                return
-            await connection.execute(f"lock table {', '.join(names)} in access exclusive mode")
-            await connection.execute(sql["keep_late"].replace("{bounds}", bounds.suffix), config.retention_s)
-            await connection.execute(sql["uncount"].replace("{bounds}", bounds.suffix))
-            await connection.execute(f"drop table {', '.join(names)}")
+            await connection.execute(f"set local lock_timeout = {milliseconds or _LOCK_TIMEOUT_MS}")
+            yield
 
 
 async def _old_writers_end(connection: Connection, schema: str) -> None:
@@ -199,12 +210,21 @@ async def _old_writers_end(connection: Connection, schema: str) -> None:
     raise Contended("older transactions are still open")
 
 
-async def _detach(connection: Connection, schema: str, table: str, bounds: Bounds) -> None:
+async def _detach(connection: Connection, schema: str, table: str, bounds: Bounds, *, shared: bool) -> None:
     """Detach without blocking anyone; an earlier detach that was interrupted is finished instead."""
     name = f"{table}_{bounds.suffix}"
     rows = {row["name"]: row for row in await connection.fetch(statements(schema)["partitions"], schema)}
     if name not in rows or not rows[name]["attached"]:
         return
-    how = "finalize" if rows[name]["detaching"] else "concurrently"
+    detach = f'alter table "{schema}"."{table}" detach partition "{schema}"."{name}"'
+    if rows[name]["detaching"] or shared:
+        async with _limited(connection, _PLAIN_DETACH_MS if shared else None):
+            await connection.execute(f"{detach} finalize" if rows[name]["detaching"] else detach)
+        return
     with translated():
-        await connection.execute(f'alter table "{schema}"."{table}" detach partition "{schema}"."{name}" {how}')
+        # In no transaction, so the time-out is the session's.
+        await connection.execute(f"set lock_timeout = {_LOCK_TIMEOUT_MS}")
+        try:
+            await connection.execute(f"{detach} concurrently")
+        finally:
+            await connection.execute("reset lock_timeout")

@@ -1,11 +1,11 @@
-"""The connection to PostgreSQL: the pool, named statements, database time, and where the driver's errors become ours.
+"""The use of PostgreSQL: a pool, named statements, database time, and where the driver's errors become ours.
 
-No session state is used, so any pooler works: connections are handed back as they are, without a reset round trip.
+No session state is used, so any pooler works: connections are handed back as they are, without a reset round trip. How
+connections are made is in connections.py.
 """
 
 import asyncio
 import random
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -40,19 +40,9 @@ _PINNED: Final = (
 # Connection trouble, shutdown or crash of the server, a statement cancelled, resources used up, time-outs of idle
 # sessions, read-only after a failover, trouble of its disk.
 _AWAY: Final = ("08", "53", "57", "25006", "25P03", "25P04", "58")
-# A silent network, or a machine that vanished, is noticed by either side within 11 s, in use within 10; without these
-# after two hours, or in use a quarter of one.
-_IDLE_S: Final = 5
-_INTERVAL_S: Final = 2
-_PROBES: Final = 3
-_UNANSWERED_S: Final = 10
-_CONNECT_S: Final = 10.0
-# What poolers say to a setting they do not know: PgBouncer, RDS Proxy, others.
-_UNKNOWN_SETTING: Final = (
-    asyncpg.ProtocolViolationError,
-    asyncpg.FeatureNotSupportedError,
-    asyncpg.UndefinedObjectError,
-)
+# A prepared statement that is not there, or is there already: behind a pooler, on a server connection of others. Nothing was done.
+_STATEMENT_LOST: Final = (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
+_STATEMENT_LOST_STATES: Final = ("26000", "42P05")
 # No such database, no such role or wrong password, no right to do it.
 _REFUSED: Final = ("3D", "28", "42501")
 
@@ -71,10 +61,15 @@ class Losses:
 
 
 class Postgres:
-    """A pool and the statements of one schema. Open it with `async with open_postgres(config)`."""
+    """A pool and the statements of one schema. Open it with `async with open_postgres(config)`. `forgo_cache` makes
+    connections without prepared statements from then on, and says whether they were made with them until then."""
 
     def __init__(
-        self, pool: "asyncpg.Pool[asyncpg.Record]", config: StoreConfig, losses: "Losses | None" = None
+        self,
+        pool: "asyncpg.Pool[asyncpg.Record]",
+        config: StoreConfig,
+        losses: "Losses | None" = None,
+        forgo_cache: Callable[[], bool] = lambda: False,
     ) -> None:
         self._pool = pool
         self.config = config
@@ -84,6 +79,7 @@ class Postgres:
         self._giving: set[asyncio.Task[None]] = set()
         self._database_minus_local_s = 0.0
         self._losses = losses or Losses()
+        self._forgo_cache = forgo_cache
 
     @property
     def losses(self) -> int:
@@ -104,9 +100,12 @@ class Postgres:
             try:
                 rows = await connection.fetch(self.sql[name], *args)
                 sound = True
-                return rows
+            except _STATEMENT_LOST:
+                await self._use_no_cache()
+                raise
             finally:
                 self._give(connection, sound=sound)
+            return rows
 
     # The pool takes a quarter of a millisecond to hand out a connection and have it back, on a system that was idle: so
     # a few stay at hand, for as long as nobody waits for one.
@@ -158,6 +157,9 @@ class Postgres:
             connection = self._nearest() or await self._take()
             try:
                 yield connection
+            except _STATEMENT_LOST:
+                await self._use_no_cache()
+                raise
             finally:
                 await self._pool.release(connection)
 
@@ -197,6 +199,11 @@ class Postgres:
         self.let_go()
         await self._pool.expire_connections()
 
+    async def _use_no_cache(self) -> None:
+        """A pooler has come between us and the server that does not keep prepared statements: go on without."""
+        if self._forgo_cache():
+            await self.reconnect()
+
     async def synchronise(self) -> None:
         """Learn how far the database's clock is from our monotonic one; wall clocks of hosts are not used at all."""
         with translated():
@@ -210,111 +217,6 @@ class Postgres:
         return int((steady_s() + self._database_minus_local_s) * 1000)
 
 
-@asynccontextmanager
-async def open_postgres(config: StoreConfig) -> AsyncIterator[Postgres]:
-    losses = Losses()
-    pool = await _open_pool(config, losses)
-    postgres = Postgres(pool, config, losses)
-    try:
-        await postgres.synchronise()
-        yield postgres
-    finally:
-        postgres.let_go()
-        try:
-            await asyncio.wait_for(pool.close(), timeout=5)
-        except (TimeoutError, OSError, asyncpg.PostgresError):
-            pool.terminate()
-
-
-async def connect(
-    config: StoreConfig, *, direct: bool = False, patient: bool = False
-) -> "asyncpg.Connection[asyncpg.Record]":
-    """One connection outside the pool; `direct` past any pooler, `patient` without a time-out for statements."""
-    with _reachable():
-        return await _dial(
-            (direct and config.direct_url) or _url(config),
-            command_timeout=None if patient else config.statement_timeout_s,
-            statement_cache_size=0,
-            server_settings=_server_settings(pooled=config.direct_url is not None and not direct),
-        )
-
-
-async def _open_pool(config: StoreConfig, losses: Losses) -> "asyncpg.Pool[asyncpg.Record]":
-    with _reachable():
-        return await asyncpg.create_pool(
-            _url(config),
-            min_size=min(config.pool_min, config.pool_max),
-            max_size=config.pool_max,
-            command_timeout=config.statement_timeout_s,
-            statement_cache_size=config.statement_cache_size,
-            connect=_dial,
-            init=losses.watch,
-            reset=_keep,
-            server_settings=_server_settings(pooled=config.direct_url is not None),
-        )
-
-
-async def _dial(*args: Any, **options: Any) -> "asyncpg.Connection[asyncpg.Record]":
-    """Every connection of ours is made here."""
-    options.setdefault("timeout", _CONNECT_S)
-    try:
-        connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(*args, **options)
-    except _UNKNOWN_SETTING:  # a pooler nobody told us of
-        connection = await asyncpg.connect(*args, **options | {"server_settings": _server_settings(pooled=True)})
-    _keep_alive(connection)
-    return connection
-
-
-def _server_settings(*, pooled: bool) -> dict[str, str]:
-    settings = {"application_name": "windlass"}
-    if not pooled:  # the server's side of it: else locks of a machine that vanished are held for two hours
-        settings |= {
-            "tcp_keepalives_idle": str(_IDLE_S),
-            "tcp_keepalives_interval": str(_INTERVAL_S),
-            "tcp_keepalives_count": str(_PROBES),
-            "tcp_user_timeout": str(_UNANSWERED_S * 1000),
-        }
-    return settings
-
-
-def _keep_alive(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
-    """Our side of it. The driver has no option for this and hides its socket; should it hide it better, go without."""
-    transport: asyncio.Transport | None = getattr(connection, "_transport", None)
-    ours: Any = transport.get_extra_info("socket") if transport else None
-    if ours is None or ours.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    options = {
-        "TCP_KEEPIDLE": _IDLE_S,
-        "TCP_KEEPINTVL": _INTERVAL_S,
-        "TCP_KEEPCNT": _PROBES,
-        "TCP_USER_TIMEOUT": _UNANSWERED_S * 1000,
-    }
-    for name, value in options.items():
-        if hasattr(socket, name):  # Linux has them all, others some
-            ours.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _url(config: StoreConfig) -> str:
-    if not config.database_url:
-        raise Misconfigured("no database: set WINDLASS_DATABASE_URL (`windlass up` brings one of its own)")
-    return config.database_url
-
-
-@contextmanager
-def _reachable() -> Iterator[None]:
-    """What a wrong address, name, role or password raises, as one line for the person who set it."""
-    try:
-        with translated():
-            yield
-    except ValueError:  # without the driver's words: they quote what they could not read, a part of the password too
-        raise Misconfigured(
-            "WINDLASS_DATABASE_URL (or WINDLASS_DIRECT_URL) is no address of a PostgreSQL database, or has a wrong "
-            "option; it is like postgresql://user@host:5432/name, with :password after the user (/ ? # @ % are %2F %3F %23 "
-            "%40 %25 there)"
-        ) from None
-
-
 def _is_closed(connection: Pooled) -> bool:
     """By the server, meanwhile. If the driver has noticed first, it has taken the connection away from us."""
     try:
@@ -323,7 +225,7 @@ def _is_closed(connection: Pooled) -> bool:
         return True
 
 
-async def _keep(_connection: Connection) -> None:
+async def keep_session(_connection: Connection) -> None:
     """Nothing to reset: we leave no session state behind."""
 
 
@@ -353,6 +255,8 @@ def ours(state: str, message: str) -> WindlassError | None:
     """Our error for a SQLSTATE, whichever driver was told it; None for what is a bug."""
     if state == "23514" and "no partition" in message:
         return NoPartition(message)
+    if state in _STATEMENT_LOST_STATES:
+        return Contended(f"behind a pooler that does not keep prepared statements: {message}")
     if state in _GAVE_WAY:
         return Contended(message)
     if state.startswith(_AWAY):

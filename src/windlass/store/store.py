@@ -8,10 +8,11 @@ from windlass.config import StoreConfig
 from windlass.store import migrate
 from windlass.store.accounts import Accounts
 from windlass.store.claims import Claims
+from windlass.store.connections import open_postgres
 from windlass.store.hints import Hints
 from windlass.store.identity import Identities
 from windlass.store.intake import Intake
-from windlass.store.postgres import Postgres, open_postgres
+from windlass.store.postgres import Postgres
 from windlass.store.upkeep import Upkeep
 from windlass.store.views import Views
 
