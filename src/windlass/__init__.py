@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from windlass.worker.context import AsyncContext, Context
     from windlass.worker.run import Stopped
 
+    __version__: str
+
 _HOMES: Final = {
     "App": "windlass.app",
     "AsyncClient": "windlass.sdk.http",
@@ -74,6 +76,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 - 40 ms, and hardly anybody asks
+
+        globals()[name] = version("windlass")
+        return globals()[name]
     if name not in _HOMES:
         raise AttributeError(f"module 'windlass' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
@@ -82,4 +89,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOMES)
+    return sorted([*_HOMES, "__version__"])

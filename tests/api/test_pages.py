@@ -80,3 +80,14 @@ async def test_the_description_names_every_endpoint_with_its_scope(http: httpx2.
     assert "text/event-stream" in events["responses"]["200"]["content"]
     assert told["paths"]["/livez"]["get"]["security"] == []
     assert "/docs" not in told["paths"]
+
+
+async def test_the_front_leads_browsers_to_the_docs_and_tells_programs_where_things_are(
+    http: httpx2.AsyncClient,
+) -> None:
+    browser = await http.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (browser.status_code, browser.headers["location"]) == (307, "/docs")
+    told = (await http.get("/")).json()
+    assert told == {"api": "/v1", "docs": "/docs", "openapi": "/openapi.json", "probes": ["/livez", "/readyz"]}
+    for path in (told["docs"], told["openapi"], told["probes"][0]):
+        assert (await http.get(path)).status_code == 200

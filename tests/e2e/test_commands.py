@@ -235,7 +235,7 @@ def test_colours_are_for_terminals_that_want_them(windlass: Cluster) -> None:
     ("words", "code", "says"),
     [
         (["jobs", "show", NOBODY], 4, "there is no job"),
-        (["jobs", "show", "nonsense"], 2, "UUID"),
+        (["jobs", "show", "nonsense"], 2, "is no job's id"),
         (["jobs", "list", "--since", "yesterday"], 2, "--since"),
         (["jobs", "lst"], 2, "lst"),
         (["jobs", "list", "--colour"], 2, "--colour"),

@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import json
 
 from windlass.api.endpoint import Answer, Call, Endpoint
+from windlass.wire import Told
 
 # Nothing from elsewhere, no inline script or style, and no other page may put a frame around it.
 _POLICY: Final = (
@@ -74,7 +75,34 @@ async def described(call: Call) -> Answer:
     return Answer(body, 200, headers)
 
 
+class Index(Told):
+    """Where to go from here."""
+
+    api: str
+    docs: str
+    openapi: str
+    probes: list[str]
+
+
+_INDEX: Final = Index(api="/v1", docs="/docs", openapi="/openapi.json", probes=["/livez", "/readyz"])
+
+
+async def front(call: Call) -> Answer:
+    """Browsers are led to the page about the API, programs are told where things are. Open, so it says nothing else."""
+    headers = {"vary": "accept", "cache-control": "no-cache"}
+    if b"text/html" in call.headers.get(b"accept", b""):
+        return Answer(None, 307, headers | {"location": "/docs"})
+    return Answer(_INDEX, 200, headers)
+
+
 endpoints: Final = [
+    Endpoint(
+        *("GET", "/", None, front),
+        summary="Where things are; browsers are led to the description of the API",
+        tag="pages",
+        answers={200: Index, 307: None},
+        listed=False,
+    ),
     Endpoint(
         *("GET", "/openapi.json", None, described),
         summary="The description of the API, as OpenAPI 3.1",

@@ -72,12 +72,7 @@ async def serve(config: Config, door: socket.socket) -> int:
             looking = await signals.unless_signalled(stack.enter_async_context(open_store(looks)))
         except Interrupted:
             return 0
-        shortcuts, hints = await _shortcuts(config, store, stack)
-        waker = PostgresWaker(hints)
-        stack.push_async_callback(waker.aclose)
-        intake: Intake = Waking(store.intake, waker, hints)
-        if config.redis.redis_url is not None:  # else there is nothing to ask, and no submission pays for asking
-            intake = Remembering(intake, shortcuts, bytes_max=config.store.payload_bytes_max)
+        intake, shortcuts = await open_intake(config, store, stack)
         parts = await stack.enter_async_context(opened(intake, looking.views, store.accounts, config, shortcuts))
         server = Server(build(parts), parts, door)
         hurrying = asyncio.create_task(_hurry(server, signals))
@@ -89,6 +84,17 @@ async def serve(config: Config, door: socket.socket) -> int:
             _log.info("the API listens on %s", server.url)
             await first(signals.reached(1), server.ended())
         return int(not signals.stage)
+
+
+async def open_intake(config: Config, store: Store, stack: AsyncExitStack) -> tuple[Intake, Shortcuts]:
+    """An intake that wakes workers and uses the shortcuts there are, until the stack is closed."""
+    shortcuts, hints = await _shortcuts(config, store, stack)
+    waker = PostgresWaker(hints)
+    stack.push_async_callback(waker.aclose)
+    intake: Intake = Waking(store.intake, waker, hints)
+    if config.redis.redis_url is not None:  # else there is nothing to ask, and no submission pays for asking
+        intake = Remembering(intake, shortcuts, bytes_max=config.store.payload_bytes_max)
+    return intake, shortcuts
 
 
 async def _shortcuts(config: Config, store: Store, stack: AsyncExitStack) -> tuple[Shortcuts, Hints]:

@@ -1,12 +1,12 @@
 """`windlass dead-letters`: jobs that failed for good; look at them by their errors, replay or discard them."""
 
 from typing import TYPE_CHECKING, Annotated
-from uuid import UUID
 
 import typer
 
 from windlass.cli import jobs, many, remote
 from windlass.cli.filters import LimitOption, QueueOption, SinceOption, TagOption, TypeOption, UntilOption, chosen
+from windlass.cli.ids import Id, Ids, resolve_all
 from windlass.cli.output import Json, Yes, ago, note, say_json, table
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def groups(type_: TypeOption = None, queue: QueueOption = None, as_json: Json = 
 
 
 @app.command()
-def show(job_id: jobs.Id, as_json: Json = False) -> None:
+def show(job_id: Id, as_json: Json = False) -> None:
     """Show one failed job with its attempts, its error and its traceback.
 
     Example: windlass dead-letters show 0190a4f2-7b1c-7def-8a35-2f4bb1a9c0de
@@ -80,7 +80,7 @@ def show(job_id: jobs.Id, as_json: Json = False) -> None:
 
 @app.command()
 def replay(
-    ids: Annotated[list[UUID] | None, typer.Argument(help="The jobs; else say which.", metavar="[ID]...")] = None,
+    ids: Ids = None,
     type_: TypeOption = None,
     queue: QueueOption = None,
     tag: TagOption = None,
@@ -100,7 +100,7 @@ def replay(
     with remote.client() as client:
         from windlass.sdk import asks  # noqa: PLC0415
 
-        named = ids or []
+        named = resolve_all(client, ids)
         if len(named) == 1 and not filters and not preview:
             many.act_on_one(client, asks.replay(named[0]), as_json=as_json)
             return
@@ -119,7 +119,7 @@ def replay(
 
 @app.command()
 def discard(
-    ids: Annotated[list[UUID] | None, typer.Argument(help="The jobs; else say which.", metavar="[ID]...")] = None,
+    ids: Ids = None,
     type_: TypeOption = None,
     queue: QueueOption = None,
     tag: TagOption = None,
@@ -141,7 +141,7 @@ def discard(
     with remote.client() as client:
         from windlass.sdk import asks  # noqa: PLC0415
 
-        named = ids or []
+        named = resolve_all(client, ids)
         if len(named) == 1 and not filters and not preview:
             many.act_on_one(client, asks.discard(named[0], reason), as_json=as_json)
             return

@@ -2,18 +2,36 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from windlass.model import Status
+from windlass.model import PENDING, Status
 
 if TYPE_CHECKING:
     from windlass.sdk.asks import Filters
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
-StatusOption = Annotated[list[Status] | None, typer.Option("--status", help="Only these; may be given several times.")]
+
+class StatusWord(StrEnum):
+    """The statuses of jobs, and `pending`, which stands for those that wait."""
+
+    PENDING = "pending"
+    SCHEDULED = "scheduled"
+    HELD = "held"
+    READY = "ready"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+StatusOption = Annotated[
+    list[StatusWord] | None,
+    typer.Option("--status", help="Only these; may be given several times. pending: scheduled, held or ready."),
+]
 TypeOption = Annotated[str | None, typer.Option("--type", help="Only of this type.", metavar="TYPE")]
 QueueOption = Annotated[str | None, typer.Option("--queue", help="Only of this queue.", metavar="QUEUE")]
 TagOption = Annotated[str | None, typer.Option("--tag", help="Only with this tag.", metavar="TAG")]
@@ -25,7 +43,7 @@ LimitOption = Annotated[int, typer.Option("--limit", "-n", help="At most so many
 
 
 def chosen(
-    status: list[Status] | None = None,
+    status: list[StatusWord] | None = None,
     type_: str | None = None,
     queue: str | None = None,
     tag: str | None = None,
@@ -33,7 +51,7 @@ def chosen(
     until: str | None = None,
 ) -> "Filters":
     said: dict[str, Any] = {
-        "status": [each.value for each in status] if status else None,
+        "status": _statuses(status) if status else None,
         "type": type_,
         "queue": queue,
         "tag": tag,
@@ -42,6 +60,14 @@ def chosen(
     }
     known: Any = {name: value for name, value in said.items() if value is not None}
     return known  # type: ignore[no-any-return]
+
+
+def _statuses(words: "list[StatusWord]") -> list[str]:
+    """Each once, in the order of a job's life."""
+    named = {word.value for word in words}
+    if "pending" in named:
+        named |= {status.value for status in PENDING}
+    return [status.value for status in Status if status.value in named]
 
 
 def when(option: str, text: str | None, *, ahead: bool = False) -> datetime | None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
 
 import typer
 
@@ -18,6 +17,7 @@ from windlass.cli.filters import (
     UntilOption,
     chosen,
 )
+from windlass.cli.ids import Id, Ids, resolve, resolve_all
 from windlass.cli.output import Json, Yes, ago, clean, clean_lines, counted, facts, moment, say, say_json, span, table
 from windlass.errors import JobCancelled, JobFailed, ResultNotStored
 from windlass.model import FINISHED
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Look at jobs, wait for them, and act on them.", no_args_is_help=True)
 
-Id = Annotated[UUID, typer.Argument(help="The job.", metavar="ID")]
-Ids = Annotated[list[UUID] | None, typer.Argument(help="The jobs; else say which by options.", metavar="[ID]...")]
 Preview = Annotated[bool, typer.Option("--preview", help="Only count; do nothing.")]
 
 
@@ -63,7 +61,8 @@ def show(job_id: Id, as_json: Json = False) -> None:
     Example: windlass jobs show 0190a4f2-7b1c-7def-8a35-2f4bb1a9c0de
     """
     with remote.client() as client:
-        job, attempts = client.job(job_id), client.attempts(job_id)
+        found = resolve(client, job_id)
+        job, attempts = client.job(found), client.attempts(found)
     if as_json:
         say_json({"job": job, "attempts": attempts})
         return
@@ -149,7 +148,7 @@ def wait(
     Example: windlass jobs wait "$(windlass submit add_numbers '{"a": 2, "b": 3}')" --timeout 30
     """
     with remote.client() as client:
-        show_end(client.finished(job_id, timeout_s), as_json=as_json)
+        show_end(client.finished(resolve(client, job_id), timeout_s), as_json=as_json)
 
 
 @app.command()
@@ -159,7 +158,7 @@ def logs(job_id: Id, as_json: Json = False) -> None:
     Example: windlass jobs logs 0190a4f2-7b1c-7def-8a35-2f4bb1a9c0de
     """
     with remote.client() as client:
-        found = client.logs(job_id)
+        found = client.logs(resolve(client, job_id))
     if as_json:
         say_json({"logs": found})
         return
@@ -176,7 +175,7 @@ def explain(job_id: Id, as_json: Json = False) -> None:
     Example: windlass jobs explain 0190a4f2-7b1c-7def-8a35-2f4bb1a9c0de
     """
     with remote.client() as client:
-        why = client.explain(job_id)
+        why = client.explain(resolve(client, job_id))
     if as_json:
         say_json(why)
         return
@@ -230,7 +229,7 @@ def show_end(job: "Job", *, as_json: bool) -> None:
 
 def _act(
     action: "Action",
-    ids: list[UUID],
+    written: list[str],
     filters: Any,
     *,
     preview: bool,
@@ -241,6 +240,7 @@ def _act(
     with remote.client() as client:
         from windlass.sdk import asks  # noqa: PLC0415 - help and completion do without
 
+        ids = resolve_all(client, written)
         if len(ids) == 1 and not filters and not preview:
             many.act_on_one(client, asks.act(action, ids[0], reason), as_json=as_json)
             return

@@ -3,6 +3,7 @@
 A command's module is imported when the command is called for: listing queues needs no web server and no database driver.
 """
 
+import difflib
 import sys
 from importlib import import_module
 from typing import Annotated, Any, Final
@@ -11,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from windlass.cli.output import clean
+from windlass.cli.output import clean, set_verbose
 from windlass.errors import Unavailable, WindlassError
 from windlass.redaction import redact
 
@@ -55,6 +56,16 @@ class Commands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list(_COMMANDS)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first word names; one that is nearly right is named in the error."""
+        try:
+            return super().resolve_command(ctx, args)
+        except _USAGE as error:
+            near = difflib.get_close_matches(args[0], list(_COMMANDS), n=2)
+            if near:
+                error.message = f"No such command '{args[0]}'. Did you mean {' or '.join(near)}?"  # type: ignore[attr-defined]
+            raise
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
@@ -70,9 +81,9 @@ class Commands(TyperGroup):
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version  # noqa: PLC0415 - 40 ms
+        import windlass  # noqa: PLC0415 - its version takes 40 ms to find
 
-        typer.echo(f"windlass {version('windlass')}")
+        typer.echo(f"windlass {windlass.__version__}")
         raise typer.Exit
 
 
@@ -91,8 +102,10 @@ def options(
     _version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Say on stderr how the cluster is reached.")] = False,
 ) -> None:
     """A distributed, fault-tolerant job scheduler on PostgreSQL that knows threads."""
+    set_verbose(verbose)
 
 
 def main() -> None:
@@ -121,7 +134,8 @@ def _misspoken(error: BaseException) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":  # which has printed it
         return _WRONG_WORDS
     said = error.format_message().rstrip(".") if hasattr(error, "format_message") else str(error)
-    return _failed(f"{said}; see {context.command_path} --help" if context is not None else said, _WRONG_WORDS)
+    where = "" if context is None else f"{' S' if said.endswith('?') else '; s'}ee {context.command_path} --help"
+    return _failed(said + where, _WRONG_WORDS)
 
 
 def _failed(text: str, code: int) -> int:

@@ -34,6 +34,7 @@ _COLOURS: Final = {
     "dead": "red",
     "paused": "yellow",
 }
+_WANTED: Final = {"verbose": False}
 
 
 def clean(text: object) -> str:
@@ -61,6 +62,16 @@ def say_json(told: Any) -> None:
 def note(text: str) -> None:
     """For people, beside what is printed: on stderr."""
     typer.echo(text, err=True)
+
+
+def set_verbose(wanted: bool) -> None:
+    _WANTED["verbose"] = wanted
+
+
+def detail(text: str) -> None:
+    """What only those want to know who said --verbose: on stderr."""
+    if _WANTED["verbose"]:
+        note(f"windlass: {clean(text)}")
 
 
 def is_terminal() -> bool:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar, Unpack
 from uuid import UUID
 
+import httpx2
+
 from windlass import config, wire
 from windlass.errors import Misconfigured, WindlassError
 from windlass.sdk import asks, waiting
@@ -27,7 +29,8 @@ _BULK_TIMEOUT_S: Final = 120.0
 
 class AsyncClient:
     """Calls to one API from one event loop at a time. `timeout_s` holds for a call with all its repetitions; an API that
-    cannot be reached at all is given up after `patience_s`, if that is less."""
+    cannot be reached at all is given up after `patience_s`, if that is less. `transport`: another way to it than the network,
+    as httpx has them; it is closed with the client."""
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class AsyncClient:
         timeout_s: float = 30.0,
         patience_s: float | None = None,
         connections: int = 100,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         if url is None or (token is None and api_key is None and login is None):
             said = config.load(os.environ, read=lambda path: Path(path).read_text(encoding="utf-8")).client
@@ -46,7 +50,14 @@ class AsyncClient:
             if token is None and api_key is None and login is None:
                 token, api_key = said.token, None if said.token else said.api_key
         credentials = Credentials(token, _login(token, api_key, login))
-        self._exchange = Exchange(url, credentials, timeout_s=timeout_s, patience_s=patience_s, connections=connections)
+        self._exchange = Exchange(
+            url,
+            credentials,
+            timeout_s=timeout_s,
+            patience_s=patience_s,
+            connections=connections,
+            transport=transport,
+        )
         _clients.add(self)
 
     @property

@@ -44,8 +44,10 @@ class Exchange:
         timeout_s: float,
         patience_s: float | None = None,
         connections: int = 100,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self.url = checked(url)
+        self._transport = transport
         self._credentials = credentials
         self.timeout_s = timeout_s
         self._patience_s = patience_s
@@ -76,7 +78,10 @@ class Exchange:
 
     @asynccontextmanager
     async def stream(self, path: str, query: tuple[tuple[str, str], ...], *, silence_s: float) -> AsyncIterator[Any]:
-        """An open stream of server-sent events. Ends by Unavailable when it is silent for too long."""
+        """An open stream of server-sent events. Ends by Unavailable when it is silent for too long, and at once over a
+        transport of the caller's: those may hold back an answer until it is complete."""
+        if self._transport is not None:
+            raise self._unreachable("is in this process, and offers no streams")
         token = await self.token()
         timeout = httpx2.Timeout(silence_s, connect=_CONNECT_S)
         try:
@@ -147,6 +152,7 @@ class Exchange:
                 # Reading the certificates takes longer than a whole call; no proxy reaches this very machine.
                 verify=self.url.startswith("https:"),
                 trust_env=not near,
+                transport=self._transport,
             )
         return self._http
 

@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
+import httpx2
+
 from windlass import wire
 from windlass.sdk.asks import Action, Ask, Filters, Job, JobType, Options, submission
 from windlass.sdk.async_http import AsyncClient, AsyncHandle
@@ -39,9 +41,16 @@ class Client:
         login: tuple[str, str] | None = None,
         timeout_s: float = 30.0,
         patience_s: float | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._client = AsyncClient(
-            url, token=token, api_key=api_key, login=login, timeout_s=timeout_s, patience_s=patience_s
+            url,
+            token=token,
+            api_key=api_key,
+            login=login,
+            timeout_s=timeout_s,
+            patience_s=patience_s,
+            transport=transport,
         )
         self._portal = Portal(self._client.aclose)
         _clients.add(self)
