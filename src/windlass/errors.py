@@ -11,6 +11,7 @@ WindlassError                      everything we raise
 │   ├── JobNotFound                404
 │   ├── UserNotFound               404
 │   ├── KeyNotFound                404  there is no such API key
+│   ├── MailNotFound               404  there is no such caught mail, or none is caught
 │   ├── NoSuchPath                 404  nothing is served there
 │   ├── WrongMethod                405  something is, but not in this way
 │   ├── NotPossible                409  the state machine says no; names the job and its state
@@ -144,6 +145,17 @@ class KeyNotFound(RequestError):
     def __init__(self, key_id: object) -> None:
         super().__init__(f"there is no API key {key_id}")
         self.key_id = key_id
+
+
+class MailNotFound(RequestError):
+    code = "mail_not_found"
+    http_status = 404
+    exit_code = 4
+
+    def __init__(self, mail_id: str | None) -> None:
+        """`mail_id` None: no mail is caught at all."""
+        none = "no mail is caught here; `windlass up` catches it where WINDLASS_SMTP_HOST is not set"
+        super().__init__(none if mail_id is None else f"there is no caught mail {mail_id[:64]!a}")
 
 
 class NoSuchPath(RequestError):

@@ -41,6 +41,7 @@ _TAGS: Final = {
     "auth": "Tokens, sessions, and who one is.",
     "accounts": "Users, API keys, and who did what.",
     "probes": "Is it alive, is it ready. Open to anyone.",
+    "development": "What `windlass up` has for those who develop.",
     "aliases": "The same jobs in the shapes of older APIs.",
 }
 _EXAMPLES: Final[Mapping[Any, Any]] = {

@@ -1,6 +1,6 @@
 """All endpoints there are, area by area, in the order the description of the API has them."""
 
-from windlass.api import accounts, actions, aliases, auth, cluster, dead_letters, jobs, pages, probes, stream
+from windlass.api import accounts, actions, aliases, auth, cluster, dead_letters, dev_mail, jobs, pages, probes, stream
 from windlass.api.endpoint import Endpoint
 
 
@@ -14,6 +14,7 @@ def table() -> list[Endpoint]:
         *auth.endpoints,
         *accounts.endpoints,
         *probes.endpoints,
+        *dev_mail.endpoints,
         *pages.endpoints,
         *aliases.endpoints,
     ]

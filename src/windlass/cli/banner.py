@@ -67,7 +67,8 @@ def _facts(report: dict[str, Any]) -> dict[str, str]:
         {"log in": f"{report['login']}  (once, within 15 minutes; another: windlass login)"} if report["login"] else {}
     )
     first = {"API": f"{report['url']}  (reference: {report['url']}/docs)", **login}
-    return first | facts | {"types": ", ".join(report["types"])}
+    mail = {"mail": f"caught, see {report['mail']}  (SMTP at {report['smtp']})"} if report["mail"] else {}
+    return first | facts | mail | {"types": ", ".join(report["types"])}
 
 
 def _threads(widths: list[int]) -> str:

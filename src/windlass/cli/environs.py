@@ -17,22 +17,30 @@ def for_api(config: Config, secret: Path | None) -> dict[str, str]:
     """`secret`: the file of the one we made, so that it is in no environment."""
     environ = _environ(config, without={*secrets_of(JobsConfig), *secrets_of(ClientConfig)})
     environ |= {variable("host"): config.api.host, variable("port"): str(config.api.port)}
+    environ |= _said(config.api, "mail_dir")
     return environ | ({variable("auth_secret") + "_FILE": str(secret)} if secret is not None else {})
 
 
 def for_worker(config: Config) -> dict[str, str]:
     """Jobs are other people's code: nothing that opens the API is there for them to find."""
     environ = _environ(config, without={*secrets_of(AuthConfig), *secrets_of(ClientConfig)})
-    said = {name: getattr(config.worker, name) for name in ("threads", "processes", "workers", "queues")}
-    return environ | {variable(name): str(value) for name, value in said.items()}
+    environ.pop(variable("smtp_password") + "_FILE", None)
+    environ |= _said(config.jobs, "smtp_host", "smtp_port", "smtp_security", "smtp_user", "smtp_password", "mail_from")
+    return environ | _said(config.worker, "threads", "processes", "workers", "queues")
 
 
 def _environ(config: Config, *, without: set[str]) -> dict[str, str]:
-    gone = without | {*_DROPPED, variable("database_url") + "_FILE", *config.unknown}
+    gone = without | {*_DROPPED, *config.unknown, *(variable(name) + "_FILE" for name in ("database_url", "redis_url"))}
     environ = {name: value for name, value in os.environ.items() if name not in gone}
-    environ[variable("database_url")] = config.store.database_url or ""
+    environ |= _said(config.store, "database_url") | _said(config.redis, "redis_url")
     # A newcomer's terminal shall show what happens to jobs, and not drown in lines about each request.
     return environ if variable("log_level") in environ else {variable("access_log"): "off"} | environ
+
+
+def _said(role: object, *names: str) -> dict[str, str]:
+    """Settings as variables; one that is not set is empty, whatever our own environment says."""
+    values = {name: getattr(role, name) for name in names}
+    return {variable(name): "" if value is None else str(value) for name, value in values.items()}
 
 
 def secrets_of(role: type) -> Iterator[str]:

@@ -34,6 +34,7 @@ _PANELS: Final = {
         ("dead-letters", "dead_letters", "app"),
         ("stats", "stats", "stats"),
         ("types", "types", "app"),
+        ("mail", "mail", "app"),
         ("top", "top", "top"),
     ],
     "Operate": [

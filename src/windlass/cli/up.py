@@ -10,7 +10,8 @@ import os
 import signal
 import socket
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from windlass.auth.gate import check_start
 from windlass.auth.keyring import keyring
 from windlass.auth.tokens import Signer
 from windlass.cli import banner
+from windlass.cli.development import DevelopmentServers, development_servers
 from windlass.cli.environs import for_api, for_worker
 from windlass.cli.home import announced, secret_file
 from windlass.cli.household import Household, Kept, NeverUp
@@ -31,7 +33,7 @@ from windlass.cli.wiring import database, home, run, settings
 from windlass.cli.worker import Processes, Queues, Threads, Workers, process_options
 from windlass.clock import steady_s
 from windlass.config import AuthConfig, Config, redacted
-from windlass.embedded.binaries import find_postgres
+from windlass.embedded.binaries import find_postgres, find_valkey
 from windlass.embedded.postgres import EmbeddedPostgres
 from windlass.errors import Misconfigured, Unavailable
 from windlass.extras import Extra, require
@@ -67,6 +69,15 @@ MoreApps = Annotated[
     ),
 ]
 Demo = Annotated[bool, typer.Option("--demo", help="Submit a lively mix of jobs all the while.")]
+Redis = Annotated[bool, typer.Option("--redis", help="Start a Valkey as well, and use it.")]
+Mail = Annotated[
+    bool | None,
+    typer.Option(
+        "--mail/--no-mail",
+        help="Catch mail instead of sending it; without either, where WINDLASS_SMTP_HOST is not set.",
+        show_default=False,
+    ),
+]
 Once = Annotated[bool, typer.Option("--once", help="Only prepare the database, report, and stop again.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -82,6 +93,7 @@ class Plan:
     apps: str
     demo: bool
     as_json: bool
+    beside: DevelopmentServers = field(default_factory=DevelopmentServers)
 
     @property
     def url(self) -> str:
@@ -108,6 +120,8 @@ def up(
     queues: Queues = None,
     data_dir: DataDir = None,
     ephemeral: Ephemeral = False,
+    redis: Redis = False,
+    mail: Mail = None,
     demo: Demo = False,
     once: Once = False,
     as_json: Json = False,
@@ -118,15 +132,18 @@ def up(
     everything at once. With WINDLASS_DATABASE_URL that database is used, and none is started.
 
     Examples: windlass up · windlass up --app tasks:app --port 9000 · windlass up --ephemeral --demo ·
-    windlass up --workers 4,8
+    windlass up --workers 4,8 --redis
     """
     # TERM ends what follows like Ctrl-C, so that the database is stopped and not merely orphaned.
     # So does INT where whoever started us ignores it, as scripts do for what they run in the background.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     config = settings(host=host, port=port, queues=queues, **process_options(threads, processes, workers))
+    if redis and (once or config.redis.redis_url is not None):
+        said = "--once" if once else "WINDLASS_REDIS_URL"
+        raise Misconfigured(f"--redis starts a Valkey of its own: leave it out, or {said}")
     if not once:
-        _require_extras(config)
+        _require_extras(config, redis=redis)
     apps = ",".join([BUILT_IN, *(spec for text in app or () for spec in specs_in(text))])
     try:
         with home(config, data_dir, ephemeral=ephemeral) as folder:
@@ -135,23 +152,34 @@ def up(
             if door is not None:
                 config = replace(config, api=replace(config.api, port=port_of(door)))
             plan = Plan(config, folder, door, secret, apps, demo, as_json)
-            with database(config, folder) as (found, server):
-                _run(replace(plan, config=found), server)
+            with (
+                database(config, folder) as (found, server),
+                development_servers(found, folder, mail=False if once else mail, redis=redis) as (found, beside),
+            ):
+                _run(replace(plan, config=found, beside=beside), server)
     except KeyboardInterrupt:
         banner.stopped(as_json=as_json)
 
 
-def _require_extras(config: Config) -> None:
+def _require_extras(config: Config, *, redis: bool) -> None:
     """All that are missing in one line, rather than one after the other."""
     extras: list[Extra] = ["server", "jobs"]
-    if config.redis.redis_url is not None:
+    if redis or config.redis.redis_url is not None:
         extras.append("redis")
     if config.store.database_url is None and config.store.postgres_bin_dir is None:
-        try:
-            find_postgres()
-        except Misconfigured:
-            extras.append("embedded")
+        extras += _embedded(find_postgres)
+    if redis:
+        extras += _embedded(find_valkey)
     require("`windlass up`", *extras)
+
+
+def _embedded(find: Callable[[], object]) -> list[Extra]:
+    """The extra that brings a program, if it is not there."""
+    try:
+        find()
+    except Misconfigured:
+        return ["embedded"]
+    return []
 
 
 def _with_secret(config: Config, folder: Path) -> tuple[Config, Path | None]:
@@ -205,7 +233,8 @@ async def _live(story: Story, door: socket.socket, server: EmbeddedPostgres | No
         drain_s=config.worker.drain_s,
         patience_s=max(config.worker.drain_s, config.api.api_drain_s) + config.lease.lease_ttl_s + _STOP_S,
     )
-    await household.live(_tell(story, household), _end_of(server))
+    async with plan.beside.running():
+        await household.live(_tell(story, household), _end_of(server))
     return household.stage
 
 
@@ -237,6 +266,7 @@ async def _tell(story: Story, household: Household) -> None:
         "threads": list(plan.config.worker.widths),
         "types": sorted(types),
         "folder": str(plan.folder),
+        **plan.beside.report(plan.url),
         "up_after_s": round(_age_s(), 2),
     }
     banner.show(told, as_json=plan.as_json, curl=_curl(plan, signer))

@@ -226,6 +226,9 @@ class ApiConfig:
     streams_max: int = setting(100, "open event streams; more are answered 503", unit="streams", least=0, most=10_000)
     api_drain_s: float = setting(30.0, "a shutdown lets requests in progress finish for", unit="s", least=0, most=3600)
     access_log: str = setting("on", "a log line for every request", choices=("on", "off"))
+    mail_dir: str | None = setting(
+        None, "the folder of mail caught for development, shown at /v1/dev/mail; `windlass up` sets it", unit="folder"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +262,9 @@ class AuthConfig:
 class JobsConfig:
     """What the built-in job types may reach."""
 
-    smtp_host: str | None = setting(None, "the server that mail is sent by; not set: mail jobs fail", unit="host")
+    smtp_host: str | None = setting(
+        None, "the server that mail is sent by; not set: mail jobs fail, and `windlass up` catches mail", unit="host"
+    )
     smtp_port: int = setting(587, "its port", unit="port", least=1, most=65_535)
     smtp_security: str = setting("starttls", "how the connection is secured", choices=("starttls", "tls", "none"))
     smtp_user: str | None = setting(None, "the login at the server, if it wants one", unit="text")

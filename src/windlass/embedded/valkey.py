@@ -3,7 +3,8 @@
     with EmbeddedValkey(Path("data/valkey")) as valkey:
         client = redis.asyncio.from_url(valkey.url)
 
-Connections come over a socket in a private folder, or over loopback with a random password.
+Connections come over a socket in a private folder, or over loopback with a random password. Over loopback it is started again
+at the same address: who was told of it need not be told again.
 """
 
 import contextlib
@@ -45,6 +46,7 @@ class EmbeddedValkey(EmbeddedServer):
         self._bin_dir = bin_dir
         self._settings = _checked(settings or {})
         self._listen = listen
+        self._port_and_password: tuple[int, str] | None = None  # of the last start: the next is at the same address
 
     def _launch(self, folder: DataFolder, lock_fd: int) -> None:
         program = find_valkey(self._bin_dir)
@@ -54,6 +56,8 @@ class EmbeddedValkey(EmbeddedServer):
                 address, self._url = self._choose_address(folder)
                 self._guarded = self._guard(program, address, lock_fd)
                 if self._came_up(self._guarded, address):
+                    if self._listen == "tcp":
+                        self._port_and_password = int(address["port"]), address["requirepass"]
                     return
                 self._guarded.stop()
                 self._guarded.release()
@@ -64,7 +68,7 @@ class EmbeddedValkey(EmbeddedServer):
     def _choose_address(self, folder: DataFolder) -> tuple[dict[str, str], str]:
         """The settings that say where it listens, and the same as a URL."""
         if self._listen == "tcp":
-            port, password = free_port(), secrets.token_urlsafe(24)
+            port, password = self._port_and_password or (free_port(), secrets.token_urlsafe(24))
             address = {"bind": "127.0.0.1", "port": str(port), "requirepass": password}
             return address, f"redis://:{password}@127.0.0.1:{port}/0"
         if self._run_dir is None:

@@ -187,6 +187,14 @@ def audit(*, limit: int, cursor: str | None = None) -> Ask[Audit]:
     return _get("/v1/audit", Audit, limit=limit, cursor=cursor)
 
 
+def caught_mails(limit: int) -> Ask[wire.CaughtMails]:
+    return _get("/v1/dev/mail", wire.CaughtMails, limit=limit)
+
+
+def caught_mail(mail_id: str) -> Ask[wire.CaughtMailShown]:
+    return _get(f"/v1/dev/mail/{quote(mail_id, safe='')}", wire.CaughtMailShown)
+
+
 # Act. ---------------------------------------------------------------------------------------------------------------
 
 

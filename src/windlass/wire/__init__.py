@@ -75,6 +75,7 @@ from windlass.wire.jobs import (
     Submission,
     Traits,
 )
+from windlass.wire.mail import CaughtMailLine, CaughtMails, CaughtMailShown, MailPage
 from windlass.wire.problem import Problem
 
 __all__ = [
@@ -88,6 +89,9 @@ __all__ = [
     "AuditEntry",
     "BulkAction",
     "BulkResult",
+    "CaughtMailLine",
+    "CaughtMailShown",
+    "CaughtMails",
     "DeadLetterGroup",
     "DeadLetterGroups",
     "DeadLetterTotals",
@@ -106,6 +110,7 @@ __all__ = [
     "Log",
     "Login",
     "Logs",
+    "MailPage",
     "Me",
     "Moment",
     "Moved",
