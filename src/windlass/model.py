@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
 from windlass.errors import InvalidId, InvalidJob
+from windlass.queue_names import check_served
 
 
 class Status(StrEnum):
@@ -189,15 +190,17 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class KnownType:
-    """A declared type. `alive`: some living worker runs its jobs now."""
+    """A declared type. `alive`: some living worker knows it. `served_by`: how many of those serve its queue and claim its jobs."""
 
     declared: Declared
     alive: bool
+    served_by: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NewWorker:
-    """One worker process as it registers. `id` is random per process start and never used again."""
+    """One worker process as it registers. `id` is random per process start and never used again. `queues`: what it serves,
+    names and patterns (queue_names.py)."""
 
     id: UUID
     name: str
@@ -234,13 +237,15 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A named line. `depth` counts what is due, paused or not; `oldest_age_s`: how long the oldest of those next in line has waited."""
+    """A named line. `depth` counts what is due, paused or not; `oldest_age_s`: how long the oldest of those next in line has waited.
+    `served_by`: how many living workers claim from it."""
 
     name: str
     paused: bool
     depth: int
     oldest_age_s: float | None
     counts: dict[Status, int]
+    served_by: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +363,7 @@ def check_new_worker(worker: NewWorker) -> None:
     check_text("name", worker.name, type_name_max)
     check_number("threads", worker.threads, 1, thread_demand_max)
     for queue in worker.queues:
-        check_name("queues", queue, queue_name_max)
+        check_served("queues", queue)
     for type_ in worker.types:
         check_name("types", type_, type_name_max)
 

@@ -49,4 +49,4 @@ def known_type(row: Record) -> KnownType:
         description=row["description"],
         schema=row["schema"],
     )
-    return KnownType(declared, row["alive"])
+    return KnownType(declared, row["alive"], row["served_by"])

@@ -42,6 +42,7 @@ class Crew:
 
     @property
     def queues(self) -> dict[str, int]:
+        """What was asked for; empty: each worker serves the queues that its types name."""
         return queue_weights(self.config.worker.queues)
 
     def of_place(self, n: int) -> "Crew":
@@ -76,6 +77,8 @@ class Berth:
         self.began_s = steady_s()
         self.hello = asyncio.Event()
         self.types: list[str] = []
+        self.queues: list[str] = []
+        self.unserved: dict[str, list[str]] = {}  # by queue: types whose queue it does not serve
         self.refused: str | None = None  # why it cannot run at all
         self.known = False  # perhaps registered: it must be buried
         self.lease_until_s: float | None = None  # None: not registered, so it holds nothing
@@ -173,8 +176,10 @@ class Berth:
 
     def _heed(self, message: Message) -> None:
         match message:
-            case {"say": "hello", "types": list(types)}:
+            case {"say": "hello", "types": list(types), "queues": list(queues), "unserved": dict(unserved)}:
                 self.types = [str(one) for one in types]
+                self.queues = [str(one) for one in queues]
+                self.unserved = {str(queue): [str(one) for one in names] for queue, names in unserved.items()}
                 self.hello.set()
             case {"say": "refuse", "problem": problem}:
                 self.refused = str(problem)

@@ -4,11 +4,12 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from windlass.config import Config
 from windlass.errors import Misconfigured
+from windlass.queue_names import serves
 from windlass.store.protocol import Intake, Views
 from windlass.worker.registry import JobType
 
@@ -22,6 +23,19 @@ class Apps:
     def __init__(self, apps: Mapping[str, Any]) -> None:
         self._apps = tuple(apps.values())
         self.types: Mapping[str, JobType] = _merged(apps)
+
+    @property
+    def queues(self) -> dict[str, int]:
+        """What is served where nobody says: the queues that the types name, all of the same weight."""
+        return dict.fromkeys([job.queue for job in self.types.values()], 1) or {"default": 1}
+
+    def unserved(self, queues: Iterable[str]) -> dict[str, list[str]]:
+        """By queue: the types whose jobs go to a queue that is not among these."""
+        served, found = list(queues), dict[str, list[str]]()
+        for name, job in self.types.items():
+            if not serves(served, job.queue):
+                found.setdefault(job.queue, []).append(name)
+        return found
 
     def use(self, config: Config) -> None:
         for app in self._apps:

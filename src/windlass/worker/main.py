@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
@@ -74,12 +75,15 @@ async def serve(end: socket.socket, slots: Slots) -> int:
     telemetry.configure(config.worker.log_level, config.worker.log_format, worker=start["name"])
     if not app.types:
         _log.warning("app %r declares no jobs: this worker finds none to run", start["app"])
-    control.say("hello", types=list(app.types))
-    return await _serve_app(app, start, config, slots, control)
+    queues = start["queues"] or app.queues
+    control.say("hello", types=list(app.types), queues=list(queues), unserved=app.unserved(queues))
+    return await _serve_app(app, queues, start, config, slots, control)
 
 
-async def _serve_app(app: Apps, start: Message, config: Config, slots: Slots, control: Control) -> int:
-    post = Post(UUID(start["worker_id"]), app.types, start["queues"])
+async def _serve_app(
+    app: Apps, queues: Mapping[str, int], start: Message, config: Config, slots: Slots, control: Control
+) -> int:
+    post = Post(UUID(start["worker_id"]), app.types, queues)
     async with AsyncExitStack() as stack:
         # Two connections of its own to claim and settle with; what handlers ask for must not use them up.
         own = replace(config.store, pool_min=2, pool_max=3)

@@ -205,11 +205,27 @@ from sample s cross join lateral (
 ) size;
 
 -- name: types
--- Every type that was ever declared, and whether a living worker knows it.
+-- Every type that was ever declared, whether a living worker knows it, and how many of those claim from its queue. Workers that
+-- are alike are counted once and multiplied: a thousand of them are a few kinds.
+with kind as materialized (
+  select w.queues, w.prefixes, w.types, count(*) filter (where not w.draining) as workers
+  from windlass.worker w where w.died_at is null and w.lease_until > now()
+  group by w.queues, w.prefixes, w.types
+)
 select t.name, t.queue, t.priority, t.thread_demand, t.max_attempts, t.timeout_s, t.retry, t.tags, t.if_too_wide,
-  t.isolation, t.description, t.schema, coalesce(t.name = any (k.types), false) as alive
-from windlass.job_type t cross join windlass.known k
+  t.isolation, t.description, t.schema, k.alive, k.served_by
+from windlass.job_type t cross join lateral (
+  select count(*) > 0 as alive,
+    coalesce(sum(k.workers) filter (where t.queue = any (k.queues) or t.queue ^@ any (k.prefixes)), 0)::integer as served_by
+  from kind k where t.name = any (k.types)
+) k
 order by t.name;
+
+-- name: served_queues
+-- What living workers that claim jobs serve, and how many serve the same.
+select w.queues, count(*)::integer as workers
+from windlass.worker w where w.died_at is null and w.lease_until > now() and not w.draining
+group by w.queues;
 
 -- name: counts
 -- Exact counts, as they are shown.
