@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from windlass.sdk.calls import Handle
     from windlass.sdk.http import AsyncClient, Client
     from windlass.worker.context import AsyncContext, Context
+    from windlass.worker.hooks import JobEvent
     from windlass.worker.run import Stopped
 
     __version__: str
@@ -38,6 +39,7 @@ _HOMES: Final = {
     "Fail": "windlass.errors",
     "Handle": "windlass.sdk.calls",
     "JobCancelled": "windlass.errors",
+    "JobEvent": "windlass.worker.hooks",
     "JobFailed": "windlass.errors",
     "LeaseLost": "windlass.errors",
     "NewJob": "windlass.model",
@@ -61,6 +63,7 @@ __all__ = [
     "Fail",
     "Handle",
     "JobCancelled",
+    "JobEvent",
     "JobFailed",
     "LeaseLost",
     "NewJob",

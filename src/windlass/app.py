@@ -19,6 +19,7 @@ from windlass.model import Enqueued, IsolationMode, NewJob, RetryPolicy, TooWide
 from windlass.sdk.calls import Handle, JobOptions, check_id, listed, with_options
 from windlass.sdk.link import Link, Opened
 from windlass.store.protocol import Intake, Views
+from windlass.worker.hooks import DeclaresHooks
 from windlass.worker.registry import Defaults, JobType, Registry
 
 if TYPE_CHECKING:  # importing it costs a program that only enqueues a third more time
@@ -28,12 +29,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class App:
+class App(DeclaresHooks):
     """Job types by name, and the store they are enqueued to: `config`, or WINDLASS_DATABASE_URL at the first use."""
 
     def __init__(self, name: str | None = None, *, config: StoreConfig | None = None) -> None:
         if name is not None:
             check_text("name", name, type_name_max)
+        super().__init__()
         self.name = name or "app"
         self._registry = Registry()
         self._wiring = _Wiring(config)
@@ -110,6 +112,7 @@ class App:
 
         def declare(fn: Callable[..., Any]) -> AppJob[..., Any, ..., Any]:
             declared: AppJob[..., Any, ..., Any] = AppJob(self._link, fn, name, said)
+            declared.hooks = self.hooks
             self._registry.add(declared)
             return declared
 

@@ -19,6 +19,7 @@ SAID = {
     "orders": "{'charged': 1999}",
     "match": "failed: TimedOut: ran longer than its timeout of 3 s",
     "arrival": "5 bytes",
+    "sentry": "failed, and reported: ",
 }
 
 

@@ -17,7 +17,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +47,7 @@ from windlass.worker.frames import (
     receive,
     said,
 )
+from windlass.worker.hooks import WorkerHook, start_worker, stop_worker
 from windlass.worker.loading import load_apps
 from windlass.worker.parentage import die_with, leave_signals_to_parent
 from windlass.worker.registry import JobType
@@ -92,6 +93,8 @@ class Loaded(NamedTuple):
 
     config: Config
     types: Mapping[str, JobType]
+    worker_starts: Sequence[WorkerHook] = ()
+    worker_stops: Sequence[WorkerHook] = ()
 
 
 def load(start: Start) -> Loaded:
@@ -106,16 +109,30 @@ def load(start: Start) -> Loaded:
     # Once more: the import may have thrown our handlers out.
     telemetry.configure(config.worker.log_level, config.worker.log_format, worker=start.worker)
     app.use(config)  # what handlers enqueue goes where their own job came from
-    return Loaded(config, app.types)
+    return Loaded(config, app.types, app.worker_starts, app.worker_stops)
 
 
 def serve(channel: "Channel", loaded: Loaded) -> None:
-    channel.say(Ready())
     with asyncio.Runner() as runner:
+        if loaded.worker_starts:
+            _start(channel, runner, loaded)
+        channel.say(Ready())
         reach = OwnReach(runner, loaded.config, channel)
         while isinstance(work := channel.hear(), Work):
             _serve_one(channel, work, loaded.types, reach)
+        if loaded.worker_stops:
+            runner.run(stop_worker(loaded.worker_stops))
         runner.run(reach.aclose())
+
+
+def _start(channel: "Channel", runner: asyncio.Runner, loaded: Loaded) -> None:
+    """Call the hooks for the start of a process: in each child, on the loop of its handlers, and never in the template."""
+    try:
+        runner.run(start_worker(loaded.worker_starts))
+    except Misconfigured as problem:
+        _log.error("%s", problem, exc_info=problem.__cause__)
+        channel.say(Refused(plain_text(str(problem))))
+        sys.exit(EXIT_REFUSED)
 
 
 def _serve_one(channel: "Channel", work: Work, types: Mapping[str, JobType], reach: "OwnReach") -> None:

@@ -6,6 +6,7 @@ It offers; the worker, or the child process a job has to itself, reaches out (Re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar, overload
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from windlass.model import Lease, check_text, key_max
 from windlass.pauses import Pauses
 from windlass.telemetry import JobLogger
 from windlass.worker.chunks import beside_the_loop, over_processes, over_threads, split
+from windlass.worker.hooks import Hooks, call_around
 from windlass.worker.result_type import StepResult
 from windlass.worker.run import Run, encoded
 
@@ -250,6 +252,16 @@ def call(run: Run, reach: Reach) -> Any:
     """Call the handler of a run with what its payload says: what it returns is its result, or to be awaited."""
     job = run.job
     arguments = job.arguments(run.lease.payload)
+    hooks = job.hooks
+    if hooks is not None and hooks.around:
+        return _call_hooked(hooks, run, reach, arguments)
     if not job.wants_ctx:
         return job.fn(**arguments)
     return job.fn((AsyncContext if job.is_async else Context)(run, reach), **arguments)
+
+
+def _call_hooked(hooks: Hooks, run: Run, reach: Reach, arguments: dict[str, Any]) -> Any:
+    job = run.job
+    ctx = (AsyncContext if job.is_async else Context)(run, reach)
+    handler = partial(job.fn, ctx, **arguments) if job.wants_ctx else partial(job.fn, **arguments)
+    return call_around(hooks, run, reach, ctx, handler)

@@ -26,6 +26,7 @@ from windlass.worker.run import Run, Stop, stopped
 
 _TRIES: Final = 2  # children that may die on a job's hands before it has begun
 _IDLE_S: Final = 10.0
+_LEAVE_S: Final = 1.0
 _PAUSE_S: Final = (1.0, 30.0)  # between jobs for which no child could be started
 _log: Final = logging.getLogger(__name__)
 
@@ -36,11 +37,18 @@ class Isolation:
 
     Once one was needed, or `warm` was called, a template is kept; for an app that cannot be forked, `spare` children
     that wait. More of them wait only for a moment after they were in use. Never more than the worker has threads, those
-    that are just ending aside.
+    that are just ending aside. `orderly`: in the end the idle ones get a moment for hooks of their app.
     """
 
     def __init__(
-        self, app: str, config: Config, *, spare: int = 1, worker: str | None = None, fork: bool = can_fork
+        self,
+        app: str,
+        config: Config,
+        *,
+        spare: int = 1,
+        worker: str | None = None,
+        fork: bool = can_fork,
+        orderly: bool = False,
     ) -> None:
         self.progressed: Callable[[Run], None] = lambda _: None
         self.entrusted: Callable[[Run, Head], None] = lambda _run, _child: None
@@ -55,6 +63,7 @@ class Isolation:
         self._pause_s = 0.0
         self._paused_until_s = 0.0
         self._closed = False
+        self._orderly = orderly
 
     async def run(self, run: Run) -> Outcome:
         """Run one attempt in a child, and say how it ended."""
@@ -130,8 +139,13 @@ class Isolation:
         self._closed = True
         for told in self._told.values():
             told.set()
+        idle = [cell for cell in self._idle if cell.is_ready]
         self._idle.clear()
         self._forks.give_up_starting()
+        if self._orderly and idle:
+            for cell in idle:
+                cell.close()
+            await asyncio.wait([cell.ended for cell in idle], timeout=_LEAVE_S)
         await asyncio.gather(*(cell.aclose() for cell in self._cells))
         await self._forks.aclose()
 

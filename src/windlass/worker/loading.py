@@ -11,6 +11,7 @@ from windlass.config import Config
 from windlass.errors import Misconfigured
 from windlass.queue_names import serves
 from windlass.store.protocol import Intake, Views
+from windlass.worker.hooks import WorkerHook
 from windlass.worker.registry import JobType
 
 BUILT_IN: Final = "windlass.jobs:app"
@@ -23,6 +24,11 @@ class Apps:
     def __init__(self, apps: Mapping[str, Any]) -> None:
         self._apps = tuple(apps.values())
         self.types: Mapping[str, JobType] = _merged(apps)
+        hooks = [each for app in self._apps if (each := getattr(app, "hooks", None)) is not None]
+        for each in hooks:
+            each.check(self.types)
+        self.worker_starts: list[WorkerHook] = [hook for each in hooks for hook in each.worker_starts]
+        self.worker_stops: list[WorkerHook] = [hook for each in hooks for hook in each.worker_stops]
 
     @property
     def queues(self) -> dict[str, int]:

@@ -31,6 +31,7 @@ from windlass.store.protocol import Ear, broadcast_channel, channel
 from windlass.store.store import Store, open_store
 from windlass.worker.claimer import Post
 from windlass.worker.control import Control, Message, config_heard
+from windlass.worker.hooks import start_worker, stop_worker
 from windlass.worker.isolation import Isolation
 from windlass.worker.loading import Apps, load_apps
 from windlass.worker.parentage import die_with, leave_signals_to_parent
@@ -66,6 +67,8 @@ async def serve(end: socket.socket, slots: Slots) -> int:
     telemetry.configure(config.worker.log_level, config.worker.log_format, worker=start["name"])
     try:
         app = load_apps(start["app"])
+        app.use(config)  # what handlers and hooks enqueue goes where their jobs come from, on loops of their own, too
+        await start_worker(app.worker_starts)
     except Misconfigured as problem:
         _log.error("%s", problem, exc_info=problem.__cause__)
         control.say("refuse", problem=str(problem))
@@ -91,7 +94,7 @@ async def _serve_app(
         await _declared(store, app)
         handlers = await _opened(stack, replace(config.store, pool_min=0))
         finishers = await _opened(stack, replace(config.store, pool_min=0, pool_max=max(2, config.worker.threads)))
-        children = Isolation(start["app"], config, worker=start["name"])
+        children = Isolation(start["app"], config, worker=start["name"], orderly=bool(app.worker_stops))
         if any(job.isolation == "process" for job in app.types.values()):
             children.warm()
         stack.push_async_callback(children.aclose)
@@ -109,7 +112,6 @@ async def _serve_app(
         hints = store.hints.through(pusher, ear)
         waker = PostgresWaker(hints)
         stack.push_async_callback(waker.aclose)
-        app.use(config)  # what handlers enqueue from loops of their own goes where their jobs came from
         app.attach(Waking(handlers.intake, waker, handlers.hints), handlers.views)
         if (go := await control.hear()) is None or go["say"] != "go":
             return 0
@@ -131,7 +133,8 @@ async def _serve_app(
             _log.critical("this worker ends by a fault of Windlass", exc_info=True)
             control.say("leave", problem="a fault of Windlass")
             code = EXIT_FAULT
-        _end_soon(code)
+        _end_soon(code, _LINGER_S + bool(app.worker_stops) * config.worker.stop_grace_s)
+        await stop_worker(app.worker_stops)
         return code
 
 
@@ -160,9 +163,10 @@ async def _declared(store: Store, app: Apps) -> None:
             return
 
 
-def _end_soon(code: int) -> None:
-    """Not at the mercy of threads that never end, nor of a database that does not answer; exit handlers may run."""
-    last = threading.Timer(_LINGER_S, os._exit, (code,))
+def _end_soon(code: int, within_s: float = _LINGER_S) -> None:
+    """Not at the mercy of threads or hooks that never end, nor of a database that does not answer; exit handlers may
+    run."""
+    last = threading.Timer(within_s, os._exit, (code,))
     last.daemon = True
     last.start()
 

@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windlass.errors import InvalidJob, Misconfigured
 from windlass.model import (
@@ -22,6 +22,9 @@ from windlass.model import (
     seconds,
 )
 from windlass.worker.signature import Signature
+
+if TYPE_CHECKING:
+    from windlass.worker.hooks import Hooks
 
 
 class Defaults(NamedTuple):
@@ -39,9 +42,10 @@ class Defaults(NamedTuple):
 
 
 class JobType:
-    """A named handler. Calling it calls the function: that is how it is tested."""
+    """A named handler. Calling it calls the function: that is how it is tested. `hooks`: those of its app, if any."""
 
     __name__: str
+    hooks: "Hooks | None" = None
 
     def __init__(self, fn: Callable[..., Any], name: str | None = None, defaults: Defaults | None = None) -> None:
         defaults = defaults or Defaults()

@@ -66,6 +66,7 @@ class Run:
     log: LogSink | None = None
     progress: tuple[float, str | None] | None = None
     lane: Lane | None = None
+    exception: BaseException | None = None  # what its handler raised, where a hook wants to see it
 
     def __init__(self, lease: Lease, job: "JobType", began_s: float, slot: int) -> None:
         self.lease = lease
@@ -103,6 +104,8 @@ def encoded(run: Run, result: object) -> Written:
 def outcome_of(error: BaseException, run: Run) -> Outcome:
     """What it means that a handler ended with this error. Whatever the error does, there is an answer: without one the
     run would never end."""
+    if run.job.hooks is not None and run.job.hooks.after:
+        run.exception = error
     try:
         return _outcome_of(error, run)
     except Exception as problem:  # noqa: BLE001 - an error whose own code fails

@@ -20,6 +20,7 @@ from windlass.model import Error, Lease, Status, Want
 from windlass.pauses import Pauses
 from windlass.store.protocol import Claims, Receipt
 from windlass.telemetry import about
+from windlass.worker.hook_runner import HookRunner
 from windlass.worker.run import Run, encoded, qualified
 
 _BATCH: Final = 250
@@ -32,7 +33,7 @@ Ended = tuple[Lease, Settlement, Run | None]
 
 
 class Settler:
-    """`written` is called on the loop after every batch. `logged`: whose ends get log lines."""
+    """`written` is called on the loop after every batch. `logged`: whose ends get log lines. `hooks`: who is told of them."""
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Settler:
         written: Callable[[], None],
         *,
         logged: JobsLogged = JobsLogged.FAILURES,
+        hooks: HookRunner | None = None,
     ) -> None:
         self._claims = claims
         self._waker = waker
@@ -50,6 +52,7 @@ class Settler:
         self._event = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._called = False
+        self._hooks = hooks
         self._successes = SuccessLines(logged, self._loop.call_later)
 
     def finish(self, run: Run, outcome: Outcome, ended_s: float) -> None:
@@ -70,10 +73,15 @@ class Settler:
 
     def _finished_itself(self, run: Run, execution_s: float) -> None:
         """It was stored by a transaction of the handler's, and only needs to be reported."""
-        if self._successes.wanted:
+        if self._successes.wanted or self._hooks is not None:
             settlement = settle(run.lease, Completed(), jitter=0, execution_s=execution_s)
-            ends = [(run.lease, settlement, Status.COMPLETED)]
-            self._loop.call_soon_threadsafe(self._successes.report, ends)
+            self._loop.call_soon_threadsafe(self._tell_finished, run, settlement)
+
+    def _tell_finished(self, run: Run, settlement: Settlement) -> None:
+        if self._successes.wanted:
+            self._successes.report([(run.lease, settlement, Status.COMPLETED)])
+        if self._hooks is not None:
+            self._hooks.ended(run, settlement, Status.COMPLETED)
 
     def _put(self, lease: Lease, settlement: Settlement, run: Run | None = None) -> None:
         self._done.append((lease, settlement, run))
@@ -83,7 +91,9 @@ class Settler:
 
     @property
     def backlog(self) -> int:
-        return len(self._done) + len(self._writing)
+        """What is still to be done about ends: to write them, and to tell hooks of them."""
+        waiting = 0 if self._hooks is None else self._hooks.backlog
+        return len(self._done) + len(self._writing) + waiting
 
     def held(self) -> list[Lease]:
         """Leases whose end is not written yet."""
@@ -148,6 +158,10 @@ class Settler:
         if receipt.refused:
             self._report_refused(batch, receipt)
         self._report(batch if self._successes.wanted else others, receipt)
+        if self._hooks is not None:
+            for lease, settlement, run in batch:
+                if run is not None and lease.job_id not in receipt.refused:
+                    self._hooks.ended(run, settlement, receipt.moved.get(lease.job_id, settlement.status))
 
     def _report(self, ends: list[Ended], receipt: Receipt) -> None:
         successes = []

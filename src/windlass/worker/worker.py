@@ -28,6 +28,7 @@ from windlass.worker.claimer import Claimer, Post
 from windlass.worker.control import Control
 from windlass.worker.desk import Desk
 from windlass.worker.hearing import Hearing
+from windlass.worker.hook_runner import HookRunner
 from windlass.worker.lanes import Children, Lanes
 from windlass.worker.run import Run, Stop
 from windlass.worker.settler import Settler
@@ -77,7 +78,11 @@ class Worker:
         self._finishes = finishes
         self._slots = slots
         self.desk = Desk(slots.count, slots, buffer_s=config.worker.buffer_s, ahead_max=_AHEAD_MAX)
-        self._settler = Settler(claims, waker, self._written, logged=jobs_logged(config.worker.log_jobs, sys.stderr))
+        hooked = any(job.hooks is not None and job.hooks.after for job in post.types.values())
+        self._hooks = HookRunner(slots.count, self._written) if hooked else None
+        self._settler = Settler(
+            claims, waker, self._written, logged=jobs_logged(config.worker.log_jobs, sys.stderr), hooks=self._hooks
+        )
         self._lanes = Lanes(self.desk, self._settler.finish, self, children)
         self._claimer = Claimer(post, self.desk, slots, self._settler, claims, hints, config.worker)
         self._claimer.begin = self._begin
@@ -123,6 +128,8 @@ class Worker:
         finally:
             for task in tasks:
                 task.cancel()
+            if self._hooks is not None:
+                self._hooks.close()
         return self._exit_code
 
     # Told by the supervisor. ----------------------------------------------------------------------------------------
