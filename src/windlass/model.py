@@ -4,6 +4,8 @@ Frozen, no behaviour beyond predicates and checks. NewJob, Lease and Settlement 
 because the hot path makes one per job: a frozen dataclass costs five times as much to build.
 """
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +16,6 @@ from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
 from windlass.errors import InvalidId, InvalidJob
-from windlass.queue_names import check_served
 
 
 class Status(StrEnum):
@@ -172,7 +173,8 @@ class Lease(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Declared:
     """A type as a worker declares it: what its jobs have where they say nothing else. `schema` is the JSON Schema of its
-    payload, as JSON text; None where the handler's parameters cannot be told in one."""
+    payload, as JSON text; None where the handler's parameters cannot be told in one. `fields` are the names of its
+    parameters; None: it takes any."""
 
     name: str
     queue: str = "default"
@@ -186,21 +188,30 @@ class Declared:
     isolation: IsolationMode = "none"
     description: str | None = None
     schema: str | None = None
+    fields: tuple[str, ...] | None = None
+
+    @property
+    def digest(self) -> str:
+        """The same for declarations that take the same payloads."""
+        said = json.dumps([self.schema, self.fields])
+        return hashlib.sha256(said.encode(errors="replace")).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
 class KnownType:
-    """A declared type. `alive`: some living worker knows it. `served_by`: how many of those serve its queue and claim its jobs."""
+    """A declared type. `alive`: some living worker runs its jobs now. `versions`: how many different declarations of it
+    living workers have. `current`: there is one, and the schema is its own."""
 
     declared: Declared
     alive: bool
-    served_by: int = 0
+    versions: int = 0
+    current: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NewWorker:
-    """One worker process as it registers. `id` is random per process start and never used again. `queues`: what it serves,
-    names and patterns (queue_names.py)."""
+    """One worker process as it registers. `id` is random per process start and never used again. `digests`: the version
+    of each of its types (Declared.digest), in their order."""
 
     id: UUID
     name: str
@@ -208,6 +219,7 @@ class NewWorker:
     queues: Sequence[str]
     types: Sequence[str]
     supervisor_id: UUID | None = None
+    digests: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,15 +249,13 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A named line. `depth` counts what is due, paused or not; `oldest_age_s`: how long the oldest of those next in line has waited.
-    `served_by`: how many living workers claim from it."""
+    """A named line. `depth` counts what is due, paused or not; `oldest_age_s`: how long the oldest of those next in line has waited."""
 
     name: str
     paused: bool
     depth: int
     oldest_age_s: float | None
     counts: dict[Status, int]
-    served_by: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +373,7 @@ def check_new_worker(worker: NewWorker) -> None:
     check_text("name", worker.name, type_name_max)
     check_number("threads", worker.threads, 1, thread_demand_max)
     for queue in worker.queues:
-        check_served("queues", queue)
+        check_name("queues", queue, queue_name_max)
     for type_ in worker.types:
         check_name("types", type_, type_name_max)
 

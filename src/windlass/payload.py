@@ -8,7 +8,7 @@ Stored as JSON text, so big whole numbers keep every digit.
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from windlass.errors import InvalidPayload
@@ -24,6 +24,9 @@ _write: Final = _make and _make(None, None, json.encoder.encode_basestring, None
 _NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _HUGE: Final = math.inf
+_MISSING: Final = re.compile(r"Object missing required field `([^`]*)`(.*)", re.DOTALL)
+_AT: Final = re.compile(r"(.*?)(?: - at `(key)` in| - at) `\$([^`]*)`", re.DOTALL)
+_COMPLAINT_MAX: Final = 500
 _NUL_PROBLEM: Final = "the NUL character, which PostgreSQL cannot store"
 _SURROGATE_PROBLEM: Final = "a lone surrogate, which no UTF-8 text can hold"
 
@@ -50,6 +53,23 @@ def encode(value: Any, field: str = "payload", *, bytes_max: int = payload_bytes
 
 def decode(text: str) -> Any:
     return json.loads(text)
+
+
+def unfit(complaint: str, path: str) -> InvalidPayload:
+    """msgspec's complaint about a payload, with our path: `Expected int, got str - at $.a` is about payload.a."""
+    inner = ""
+    if len(complaint) > 2 * _COMPLAINT_MAX:  # it quotes the caller's value
+        complaint = f"{complaint[:_COMPLAINT_MAX]}…{complaint[-_COMPLAINT_MAX:]}"
+    if at := _AT.fullmatch(complaint):
+        complaint, inner = at[1], at[3] + (" (a key)" if at[2] else "")
+    if missing := _MISSING.fullmatch(complaint):
+        return _invalid(f"{path}{inner}.{missing[1]}", "is missing")
+    return _invalid(path + inner, complaint[:1].lower() + complaint[1:].replace("`", ""))
+
+
+def unknown_field(name: str, parameters: Mapping[str, Any]) -> InvalidPayload:
+    known = ", ".join(parameters) or "none"
+    return _invalid(f"payload.{name[:100]}", f"is no parameter of the handler; it has: {known}")
 
 
 def _is_plain(value: Any, depth: int, room: list[int]) -> bool:

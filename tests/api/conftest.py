@@ -37,7 +37,9 @@ def quick_passwords() -> Iterator[None]:
 @pytest.fixture
 def settings(config: StoreConfig) -> Config:
     """Of the API under test; a test module may override it."""
-    return Config(store=config, auth=AuthConfig(auth_secret=SECRET), api=ApiConfig(port=0))
+    return Config(
+        store=config, auth=AuthConfig(auth_secret=SECRET), api=ApiConfig(port=0, unknown_type_grace_s=0, unready_s=0)
+    )
 
 
 @pytest.fixture

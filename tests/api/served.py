@@ -26,7 +26,12 @@ class Served:
 
     def __init__(self, url: str, folder: Path, **settings: Any) -> None:
         said = {f"WINDLASS_{name.upper()}": str(value) for name, value in settings.items()}
-        environment = {**os.environ, "WINDLASS_LOG_FORMAT": "json", "WINDLASS_UNKNOWN_TYPES": "accept"}
+        environment = {
+            **os.environ,
+            "WINDLASS_LOG_FORMAT": "json",
+            "WINDLASS_UNKNOWN_TYPES": "accept",
+            "WINDLASS_UNREADY_S": "0",
+        }
         environment |= {"WINDLASS_DATABASE_URL": url, "WINDLASS_AUTH_SECRET": SECRET, **said}
         self.port = free_port()
         self.log = folder / f"api-{self.port}.log"

@@ -74,7 +74,7 @@ async def test_repeated_keys_are_counted_as_duplicates(api: Client) -> None:
     jobs = [{"type": "echo", "idempotency_key": f"k{n}"} for n in range(3)]
     first = await api.post("/v1/jobs/bulk", json=jobs)
     again = await api.post("/v1/jobs/bulk", json=jobs)
-    assert again.json() == {"ids": first.json()["ids"], "duplicates": 3}
+    assert again.json() == {"ids": first.json()["ids"], "duplicates": 3, "payloads_unchecked": 3}
 
 
 async def test_too_many_and_none_are_refused(api: Client) -> None:
@@ -203,6 +203,6 @@ class Looking(Catalogue):
 async def test_a_thousand_unknown_types_cost_one_look(parts: Parts) -> None:
     catalogue = Looking(parts.views, ApiConfig(unknown_types="accept"))
     jobs = [Submission(type=f"strange-{n}") for n in range(1_000)]
-    stored = await submit_many(replace(parts, catalogue=catalogue), jobs)
-    assert len(stored) == 1_000
+    stored, unchecked = await submit_many(replace(parts, catalogue=catalogue), jobs)
+    assert (len(stored), unchecked) == (1_000, 1_000)
     assert catalogue.looks <= 2

@@ -22,7 +22,7 @@ Client = httpx2.AsyncClient
 
 @pytest.fixture
 def settings(settings: Config) -> Config:
-    api = ApiConfig(port=0, head_timeout_s=0.3, body_timeout_s=0.6, connections_max=5, api_drain_s=5)
+    api = ApiConfig(port=0, unready_s=0, head_timeout_s=0.3, body_timeout_s=0.6, connections_max=5, api_drain_s=5)
     return replace(settings, api=api)
 
 

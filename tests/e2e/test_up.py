@@ -1,18 +1,21 @@
 """`windlass up` with everything in it: what it starts, what it keeps, and every way it and its processes may end."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
 import stat
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
 import httpx2
 import pytest
 
+from tests.api.served import free_port
 from tests.e2e.household import CLEAN, ROOT, WINDLASS, Up, gone, programs, up
 from tests.eventually import eventually
 from windlass.config import StoreConfig
@@ -23,8 +26,7 @@ from windlass.store.store import open_store
 @pytest.fixture(scope="module")
 def running(in_memory: Path) -> Iterator[Up]:
     """In a new folder, as the first time."""
-    apps = ("--app", "examples.hello:app", "--app", "tests.worker.apps.queues:app")
-    with up(*apps, folder=in_memory / "first") as made:
+    with up("--app", "examples.hello:app", folder=in_memory / "first") as made:
         yield made
 
 
@@ -48,14 +50,51 @@ def test_it_serves_the_built_in_types_and_those_of_an_app(running: Up) -> None:
     assert running.until(running.submit("greet", name="Ada"), "completed")["result"] == "Hello, Ada!"
 
 
-def test_it_serves_the_queues_that_an_app_names(running: Up) -> None:
-    assert running.until(running.submit("send_letter"), "completed")["result"] == "mail"
-    (worker,) = running.asked("GET", "/v1/workers").json()["workers"]
-    assert worker["queues"] == ["default", "mail", "reports"]
-
-
 def test_it_is_up_within_seconds(running: Up) -> None:
     assert running.report["up_after_s"] < 20, "5 s on a quiet machine; tests run beside each other"
+
+
+def test_it_is_ready_when_its_worker_has_declared_its_types(in_memory: Path, tmp_path: Path) -> None:
+    """Though that takes a while: the first submission after the first yes is taken, and its payload checked."""
+    (tmp_path / "slow_app.py").write_text(
+        "import os, time\n"
+        "from windlass import App\n"
+        "while not os.path.exists('go'): time.sleep(0.01)\n"
+        "app = App()\n"
+        "@app.job\n"
+        "def slow(n: int) -> int: return n\n"
+    )
+    port = free_port()
+    process = subprocess.Popen(
+        [WINDLASS, "up", "--json", "--ephemeral", "--app", "slow_app:app", "--port", str(port)],
+        env={**CLEAN, "WINDLASS_AUTH": "off", "TMPDIR": str(in_memory)},
+        cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False) as client:
+
+            def said() -> httpx2.Response | None:
+                with suppress(httpx2.TransportError):
+                    return client.get("/readyz")
+                return None
+
+            before = eventually(said, 60)
+            assert before is not None
+            assert (before.status_code, before.json()["detail"]) == (503, "workers: starting, 0 of 1")
+            early = client.post("/v1/jobs", json={"type": "add_numbers", "payload": {"a": 1, "b": 2}})
+            assert (early.status_code, early.json()["payload_checked"]) == (202, False), "built-in types are known"
+            early = client.post("/v1/jobs", json={"type": "slow", "payload": {"n": 1}})
+            assert early.status_code == 202, "its workers are starting"
+            (tmp_path / "go").touch()
+            eventually(lambda: (answer := said()) is not None and answer.status_code == 200, 60)
+            wrong = client.post("/v1/jobs", json={"type": "slow", "payload": {"n": "x"}})
+            assert (wrong.status_code, wrong.json()["field"]) == (422, "payload.n")
+            assert client.post("/v1/jobs", json={"type": "slow", "payload": {"n": 1}}).json()["payload_checked"]
+            assert process.stdout is not None
+            assert "slow" in json.loads(process.stdout.readline())["types"]
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
 
 
 def test_the_line_it_prints_works_when_pasted(running: Up) -> None:

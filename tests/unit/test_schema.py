@@ -2,9 +2,11 @@
 
 import json
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 import pydantic
 import pytest
 
@@ -78,7 +80,7 @@ def test_a_whole_payload_is_its_own_schema() -> None:
 
     assert of(texts) == {"type": "array", "items": {"type": "string"}}
     assert of(anything) == {}
-    assert set(of(perhaps) or {}) == {"anyOf", "default", "$defs"}
+    assert set(of(perhaps) or {}) == {"anyOf", "default", "x-optional", "$defs"}
 
 
 class Opaque:
@@ -109,6 +111,24 @@ def test_a_type_that_no_schema_can_tell_is_declared_without(fn: Any) -> None:
     assert of(fn) is None
 
 
+class Lenient(Enum):
+    RED = "red"
+
+    @classmethod
+    def _missing_(cls, _value: object) -> "Lenient":
+        return cls.RED
+
+
+def test_a_parameter_that_takes_more_than_its_schema_says_is_marked() -> None:
+    by_hand = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 5})]
+
+    def handler(order: Order, some: list[Order], lenient: list[Lenient], odd: by_hand, item: Item) -> None: ...
+
+    properties = (of(handler) or {})["properties"]
+    marked = {name for name, schema in properties.items() if schema.get("x-unchecked")}
+    assert marked == {"order", "some", "lenient", "odd"}
+
+
 def test_a_default_that_json_cannot_say_is_left_out() -> None:
     def handler(least: float = float("-inf"), some: Any = object) -> None: ...
 
@@ -127,7 +147,7 @@ def test_a_declaration_says_all_that_was_declared() -> None:
     declared = JobType(send, "mail.send", defaults).declared()
     assert declared == Declared(
         name="mail.send", queue="mail", priority=3, thread_demand=2, max_attempts=7, timeout_s=60, retry=retry, tags=("a",),
-        if_too_wide="wait", isolation="process", description="Send it.\n\nOnce.", schema=declared.schema,
+        if_too_wide="wait", isolation="process", description="Send it.\n\nOnce.", schema=declared.schema, fields=("to",),
     )  # fmt: skip
     send.__doc__ = "x" * 100_000
     assert len(JobType(send).declared().description or "") == 4_000

@@ -26,8 +26,9 @@ from windlass.api.alias_shapes import (
 from windlass.api.aside import chars_of, shown_aside
 from windlass.api.endpoint import Answer, Call, Endpoint
 from windlass.api.jobs import KEY, NEXT, STORED, Cursor, Limit, next_link, taken
+from windlass.api.submitting import Submitted
 from windlass.errors import InvalidField, InvalidJob
-from windlass.model import FINISHED, UNFINISHED, Enqueued, Job, Status, by_status
+from windlass.model import FINISHED, UNFINISHED, Job, Status, by_status
 from windlass.store.protocol import JobQuery, Page
 from windlass.wire import Asked, Submission, TypeName, encode_any
 
@@ -89,12 +90,13 @@ def _welcome(asked: AddedJob, email: str) -> Submission:
     return Submission(type="email", payload=mail, **left)
 
 
-def _plain_told(stored: Enqueued, status: Status) -> PlainStored:
-    return PlainStored(id=stored.id, status=plain_status(status))
+def _plain_told(submitted: Submitted) -> PlainStored:
+    return PlainStored(id=submitted.stored.id, status=plain_status(submitted.status))
 
 
-def _named_told(stored: Enqueued, status: Status) -> NamedStored:
-    return NamedStored(job_id=stored.id, id=stored.id, status=plain_status(status))
+def _named_told(submitted: Submitted) -> NamedStored:
+    job_id = submitted.stored.id
+    return NamedStored(job_id=job_id, id=job_id, status=plain_status(submitted.status))
 
 
 # Look. --------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Pure ASGI, without middleware: a submission passes here in some tens of microsec
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from time import perf_counter
@@ -26,6 +26,7 @@ from windlass.api.gathering import Gathering
 from windlass.api.limits import Cors, Gone, Hosts, Room, check_once, read_body
 from windlass.api.parts import Parts
 from windlass.api.problems import is_of_the_database, problem
+from windlass.api.readiness import AwaitedWorkers, Readiness
 from windlass.api.reading import BodyReader, query_reader
 from windlass.api.routes import Routes
 from windlass.api.table import table
@@ -34,7 +35,7 @@ from windlass.auth.tokens import ANONYMOUS
 from windlass.bus.protocol import Shortcuts
 from windlass.config import Config
 from windlass.errors import Unavailable, WindlassError
-from windlass.model import Status
+from windlass.model import Declared, Status
 from windlass.store.protocol import Accounts, Intake, Views
 from windlass.wire import Told, encode
 
@@ -50,9 +51,17 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def opened(
-    intake: Intake, views: Views, accounts: Accounts, config: Config, shortcuts: Shortcuts | None = None
+    intake: Intake,
+    views: Views,
+    accounts: Accounts,
+    config: Config,
+    shortcuts: Shortcuts | None = None,
+    *,
+    built_in: Collection[Declared] = (),
+    awaited: AwaitedWorkers | None = None,
 ) -> AsyncIterator[Parts]:
-    """Everything handlers reach, while the block lasts. `intake` is one that wakes workers, and takes the shortcuts."""
+    """Everything handlers reach, while the block lasts. `intake` is one that wakes workers, and takes the shortcuts.
+    `built_in`: types that are known without any worker. `awaited`: the API is not ready before them."""
     async with AsyncExitStack() as stack:
         access_log = AccessLog()
         stack.callback(access_log.write)
@@ -68,13 +77,14 @@ async def opened(
             intake=intake,
             views=views,
             accounts=accounts,
-            catalogue=Catalogue(views, config.api),
+            catalogue=Catalogue(views, config.api, built_in),
             gate=gate,
             events=events,
             gathering=gathering,
             places=places,
             access=access_log,
             shortcuts=shortcuts or Shortcuts(),
+            readiness=Readiness(views, awaited),
         )
 
 

@@ -57,7 +57,7 @@ def _type_told(known: KnownType) -> JobType:
         if_too_wide=declared.if_too_wide,
         isolation=declared.isolation,
         alive=known.alive,
-        served_by=known.served_by,
+        versions=known.versions,
         description=declared.description,
         payload_schema=None if declared.schema is None else Raw(declared.schema.encode()),
     )
@@ -76,8 +76,7 @@ endpoints: Final = [
     Endpoint(
         *("GET", "/v1/queues", "read", queues),
         summary="List queues",
-        description="Every queue that has jobs or settings, with its depth, the age of the oldest job that is due, and how many "
-        "workers claim from it.",
+        description="Every queue that has jobs or settings, with its depth and the age of the oldest job that is due.",
         tag=_TAG,
         query=Page,
         answers={200: Queues},
@@ -110,7 +109,7 @@ endpoints: Final = [
         *("GET", "/v1/types", "read", types),
         summary="List job types",
         description="Every type a worker has declared: its defaults and, where it is known, the schema of its payload. "
-        "`alive`: some living worker knows it. `served_by`: how many of these claim from its queue; 0: its jobs wait.",
+        "`alive`: some worker runs its jobs now. `versions`: how many different declarations living workers have.",
         tag=_TAG,
         query=Page,
         answers={200: JobTypes},

@@ -10,10 +10,10 @@ from msgspec import Meta
 from windlass.api.aside import attempt_chars, chars_of, shown_aside
 from windlass.api.endpoint import Answer, Call, Endpoint
 from windlass.api.job_shapes import attempt_told, explanation_told, job_told, log_told, page_told, query_of
-from windlass.api.submitting import submit, submit_many
+from windlass.api.submitting import Submitted, submit, submit_many
 from windlass.clock import steady_s
 from windlass.errors import InvalidField, InvalidJob
-from windlass.model import FINISHED, Attempt, Enqueued, Status, key_max
+from windlass.model import FINISHED, Attempt, key_max
 from windlass.wire import (
     Asked,
     Attempts,
@@ -52,19 +52,27 @@ async def submit_one(call: Call) -> Answer:
     return await taken(call, call.body, _stored_told, call.raw)
 
 
-def _stored_told(stored: Enqueued, status: Status) -> Stored:
-    return Stored(id=stored.id, status=status.value, duplicate=stored.duplicate)
+def _stored_told(submitted: Submitted) -> Stored:
+    stored = submitted.stored
+    return Stored(
+        id=stored.id,
+        status=submitted.status.value,
+        duplicate=stored.duplicate,
+        payload_checked=submitted.payload_checked,
+    )
 
 
-async def taken(call: Call, asked: Submission, shape: Callable[[Enqueued, Status], Told], raw: bytes = b"") -> Answer:
+async def taken(call: Call, asked: Submission, shape: Callable[[Submitted], Told], raw: bytes = b"") -> Answer:
     """A submission stored, and told in this shape; `raw`: the body, where that is the submission itself."""
     key = call.headers.get(b"idempotency-key")
     if key is not None:
         asked.idempotency_key = _same_key(key, asked.idempotency_key)
-    stored, status = await submit(call.parts, asked, raw)
-    headers = {"location": f"/v1/jobs/{stored.id}"}
-    told = shape(stored, status)
-    return Answer(told, 200, headers | _REPLAYED) if stored.duplicate else Answer(told, 202, headers)
+    submitted = await submit(call.parts, asked, raw)
+    headers = {"location": f"/v1/jobs/{submitted.stored.id}"}
+    if not submitted.payload_checked:
+        headers["payload-checked"] = "false"
+    told = shape(submitted)
+    return Answer(told, 200, headers | _REPLAYED) if submitted.stored.duplicate else Answer(told, 202, headers)
 
 
 def _same_key(header: bytes, field: str | None) -> str:
@@ -84,8 +92,9 @@ async def submit_bulk(call: Call) -> StoredMany:
     if b"idempotency-key" in call.headers:
         # Taken silently for nothing, it would let a caller repeat the request and have everything twice.
         raise InvalidField("Idempotency-Key", "is for single jobs; give each job of many an idempotency_key of its own")
-    stored = await submit_many(call.parts, call.body)
-    return StoredMany(ids=[one.id for one in stored], duplicates=sum(one.duplicate for one in stored))
+    stored, unchecked = await submit_many(call.parts, call.body)
+    duplicates = sum(one.duplicate for one in stored)
+    return StoredMany(ids=[one.id for one in stored], duplicates=duplicates, payloads_unchecked=unchecked)
 
 
 # Look. --------------------------------------------------------------------------------------------------------------
@@ -170,7 +179,11 @@ async def explain(call: Call) -> Explanation:
 
 _TAG: Final = "jobs"
 KEY: Final = {"Idempotency-Key": "the same key and body give the first job again, without storing another"}
-STORED: Final = {"Location": "where the job is", "Idempotency-Replayed": "true if nothing new was stored"}
+STORED: Final = {
+    "Location": "where the job is",
+    "Idempotency-Replayed": "true if nothing new was stored",
+    "Payload-Checked": "false if nobody could say yet whether the payload fits its type",
+}
 NEXT: Final = {"Link": "the next page, as rel=next"}
 
 endpoints: Final = [
@@ -178,7 +191,9 @@ endpoints: Final = [
         *("POST", "/v1/jobs", "submit", submit_one),
         summary="Submit a job",
         description="Stored durably when it is answered. 200 with `Idempotency-Replayed` if it was there already, under "
-        "the same id or idempotency key; 422 if the key was used with another body.",
+        "the same id or idempotency key; 422 if the key was used with another body, or if the payload does not fit what "
+        "the workers of its type declare: `field` names the part, as `payload.lines[1].price`. `payload_checked` is false "
+        "where that is not known: no living worker has the type, or two of them declare it differently.",
         tag=_TAG,
         answers={202: Stored, 200: Stored},
         body=Submission,
@@ -190,7 +205,7 @@ endpoints: Final = [
         *("POST", "/v1/jobs/bulk", "submit", submit_bulk),
         summary="Submit many jobs",
         description="Up to 10,000, as a JSON array or one JSON document a line; all are stored, or none. What is wrong is "
-        "named by its place: `jobs[3].priority`.",
+        "named by its place: `jobs[3].priority`. `payloads_unchecked`: how many payloads could not be checked.",
         tag=_TAG,
         answers={202: StoredMany},
         body=Annotated[list[Submission], Meta(min_length=1, max_length=jobs_max)],

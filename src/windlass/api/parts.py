@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # these import the table of endpoints, whose calls carry the 
     from windlass.api.events import Events
     from windlass.api.gate import Gate
     from windlass.api.gathering import Gathering
+    from windlass.api.readiness import Readiness
     from windlass.store.protocol import Accounts
 
 
@@ -24,7 +25,7 @@ class Parts:
     """`intake` wakes workers for what it stores. `gate` says who calls; `events` feeds the streams; `catalogue` knows the
     declared types; `gathering` stores single submissions that are in flight together in one transaction, and
     `places` finds out together where the jobs are that were there before. `shortcuts`: past PostgreSQL, where there are
-    some; `intake` uses them already."""
+    some; `intake` uses them already. `readiness`: whether requests should be sent here."""
 
     config: Config
     intake: Intake
@@ -37,3 +38,4 @@ class Parts:
     places: Together[UUID, Status | None]
     access: "AccessLog"
     shortcuts: Shortcuts
+    readiness: "Readiness"

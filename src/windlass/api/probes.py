@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Meta
 
 from windlass.api.endpoint import Answer, Call, Endpoint
+from windlass.api.parts import Parts
 from windlass.errors import Unavailable, WindlassError
 from windlass.store.protocol import Views
 from windlass.wire import Asked
@@ -26,8 +27,10 @@ async def alive(_call: Call) -> Answer:
 
 
 async def ready(call: Call) -> Answer:
-    """Whether requests can be served: not shutting down, the database reachable, its schema as this code needs it."""
-    checks = {"serving": "shutting down" if call.parts.events.closing else "ok"} | await _database(call)
+    """Whether requests should be sent here: not shutting down, the database reachable, its schema as this code needs it,
+    and the workers there that `windlass up` has started with it."""
+    leaving = call.parts.readiness.leaving or call.parts.events.closing
+    checks = {"serving": "shutting down" if leaving else "ok"} | await _database(call)
     wrong = [f"{name}: {found}" for name, found in checks.items() if found != "ok"]
     if wrong:
         raise Unavailable("; ".join(wrong))
@@ -41,33 +44,39 @@ async def ready(call: Call) -> Answer:
 async def _database(call: Call) -> dict[str, str]:
     """In our own words: those of the driver may name hosts and users, and anyone may ask."""
     try:
-        await _looked(call.parts.views)
+        missing = await _looked(call.parts)
     except Unavailable as error:
         _log.warning("not ready: %s", error)
         return {"database": "does not answer"}
     except WindlassError as error:
         _log.warning("not ready: %s", error)
         return {"database": "ok", "schema": "does not fit this version"}
-    return {"database": "ok", "schema": "ok"}
+    found = {"database": "ok", "schema": "ok"}
+    return found if missing is None else found | {"workers": missing}
 
 
-_looks: Final["WeakKeyDictionary[Views, asyncio.Task[None]]"] = WeakKeyDictionary()
+_looks: Final["WeakKeyDictionary[Views, asyncio.Task[str | None]]"] = WeakKeyDictionary()
 
 
-async def _looked(views: Views) -> None:
+async def _looked(parts: Parts) -> str | None:
     """One look at a time, however many ask: anyone may, and each look takes a connection. It is not cancelled when it
     takes too long, for on a silent network that takes as long again."""
-    look = _looks.get(views)
+    look = _looks.get(parts.views)
     if look is None or look.done():
-        look = _looks[views] = asyncio.create_task(views.ready())
+        look = _looks[parts.views] = asyncio.create_task(_look(parts))
         look.add_done_callback(_seen)
     done, _ = await asyncio.wait([look], timeout=_WITHIN_S)
     if not done:
         raise Unavailable(f"the database did not answer within {_WITHIN_S:g} s")
-    look.result()
+    return look.result()
 
 
-def _seen(look: "asyncio.Task[None]") -> None:
+async def _look(parts: Parts) -> str | None:
+    await parts.views.ready()
+    return await parts.readiness.missing_workers()
+
+
+def _seen(look: "asyncio.Task[str | None]") -> None:
     if not look.cancelled():
         look.exception()  # told to those who still wait; to nobody, if nobody does
 
@@ -85,8 +94,9 @@ endpoints: Final = [
     Endpoint(
         *("GET", "/readyz", None, ready),
         summary="Whether requests can be served",
-        description="503 while the database cannot be reached, while its schema does not fit, and from the moment a "
-        "shutdown begins. With `?verbose` the answer names each check.",
+        description="503 while the database cannot be reached, while its schema does not fit, while the workers that "
+        "`windlass up` starts are not there, and from the moment a shutdown begins, a little before the listener closes. "
+        "With `?verbose` the answer names each check.",
         tag=_TAG,
         answers={200: str},
         query=Detail,

@@ -191,8 +191,11 @@ class Server:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Streams first: they would keep the connections busy that are waited for."""
+        """First nothing but the answer to /readyz changes, so that those who send requests here stop. Then the streams end:
+        they would keep the connections busy that are waited for."""
         serving, sweeping = self._tasks
+        if not serving.done():
+            await self._parts.readiness.leave(self._api.unready_s)
         self._parts.events.close()
         self._uvicorn.should_exit = True
         await asyncio.wait([serving])
@@ -207,6 +210,7 @@ class Server:
     def hurry(self) -> None:
         """Wait for nobody any longer, also while the block ends."""
         self._uvicorn.force_exit = True
+        self._parts.readiness.hurry()
 
     async def ended(self) -> None:
         """Returns when it no longer serves, whatever the reason."""

@@ -1,24 +1,41 @@
 """From a submission to the job that is stored: what it leaves out is as its type declares it. The hot path."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
+from windlass.api.catalogue import SubmittableType
 from windlass.api.parts import Parts
-from windlass.errors import IdTaken, InvalidJob, KeyBusy, KeyReused, RequestError
+from windlass.errors import IdTaken, InvalidJob, InvalidPayload, KeyBusy, KeyReused, RequestError
 from windlass.model import Declared, Enqueued, NewJob, RetryPolicy, Status, check_new_job, declarable
 from windlass.payload import depth_max, encode
 from windlass.wire import Submission
 
 _plain: Final = Declared("")
+_AT_ONCE: Final = 1_000  # jobs of a bulk that are checked before others get their turn
 _GROWS: Final = 8  # times, at most: 1e15 is stored as 1000000000000000.0
 
 
-async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> tuple[Enqueued, Status]:
-    """Stored durably, or refused, when this returns; and where the job is. `raw`: as it came, if it came as it is."""
-    declared = parts.catalogue.known(submission.type) or await parts.catalogue.find(submission.type)
-    job = new_job(submission, declared)
+class Submitted(NamedTuple):
+    """The answer to one submission: where the job is, and whether its payload was held against a schema."""
+
+    stored: Enqueued
+    status: Status
+    payload_checked: bool
+
+
+async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> Submitted:
+    """Stored durably, or refused, when this returns. `raw`: as it came, if it came as it is."""
+    found = parts.catalogue.known(submission.type) or await parts.catalogue.find(submission.type)
+    try:
+        checked = _check_payload(submission, found)
+    except InvalidPayload:
+        if not await _was_stored_before(parts, submission):
+            raise
+        checked = False
+    job = new_job(submission, found and found.declared)
     bytes_max = parts.config.store.payload_bytes_max
     if not _is_harmless(submission, raw, bytes_max // _GROWS):
         # Checked before it joins others: what is wrong with one job must not make its whole group begin anew.
@@ -26,14 +43,32 @@ async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> tupl
         encode(job.payload, bytes_max=bytes_max)
     stored = await parts.gathering.submit(job)
     if not stored.duplicate:
-        return stored, _first_place(job)
+        return Submitted(stored, _first_place(job), checked)
     place = await parts.places.ask(stored.id)
     if place is None and job.idempotency_key is not None:
         # A job stays as long as its key. Whoever remembers this one remembers what PostgreSQL has lost: let that decide.
         parts.shortcuts.keys.forget([job.idempotency_key])
         stored = await parts.gathering.submit(job)
         place = await parts.places.ask(stored.id) if stored.duplicate else _first_place(job)
-    return stored, place or Status.COMPLETED  # one that was there under its id, and is gone, has finished
+    # One that was there under its id, and is gone, has finished.
+    return Submitted(stored, place or Status.COMPLETED, checked)
+
+
+def _check_payload(submission: Submission, found: SubmittableType | None) -> bool:
+    """Whether there is anything to check it against; raises InvalidPayload, as the worker would."""
+    if found is None or found.check is None:
+        return False
+    found.check(submission.payload)
+    return True
+
+
+async def _was_stored_before(parts: Parts, submission: Submission) -> bool:
+    """Whether this repeats a submission that fitted the schema of its day. The store then compares the two: a caller that
+    repeats a call after a deploy, because its answer was lost, must not be told that there is no such job."""
+    if submission.id is not None and await parts.places.ask(submission.id) is not None:
+        return True
+    key = submission.idempotency_key
+    return key is not None and key in await parts.views.taken_keys([key])
 
 
 def _first_place(job: NewJob) -> Status:
@@ -57,20 +92,28 @@ def _is_harmless(asked: Submission, raw: bytes, bytes_max: int) -> bool:
     )
 
 
-async def submit_many(parts: Parts, submissions: Sequence[Submission]) -> list[Enqueued]:
-    """All or none."""
+async def submit_many(parts: Parts, submissions: Sequence[Submission]) -> tuple[list[Enqueued], int]:
+    """All or none; and how many payloads could not be checked."""
     jobs: list[NewJob] = []
+    unchecked = 0
     asked_at = time.monotonic()
     for n, submission in enumerate(submissions):
-        declared = parts.catalogue.known(submission.type)
-        if declared is None:
-            try:
-                declared = await parts.catalogue.find(submission.type, asked_at=asked_at)
-            except InvalidJob as error:
+        try:
+            found = parts.catalogue.known(submission.type)
+            if found is None:
+                found = await parts.catalogue.find(submission.type, asked_at=asked_at)
+            unchecked += not _check_payload(submission, found)
+        except InvalidPayload as error:
+            if not await _was_stored_before(parts, submission):
                 raise _at(n, error) from None
-        jobs.append(new_job(submission, declared))
+            unchecked += 1
+        except InvalidJob as error:
+            raise _at(n, error) from None
+        jobs.append(new_job(submission, found and found.declared))
+        if n % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)  # others submit meanwhile
     try:
-        return await parts.intake.enqueue(jobs)
+        return await parts.intake.enqueue(jobs), unchecked
     except RequestError as error:
         raise _found(error, jobs, parts.config.store.payload_bytes_max) from None
 

@@ -7,6 +7,7 @@ import socket
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
+from uuid import UUID
 
 import typer
 
@@ -21,6 +22,7 @@ from windlass.cli.wiring import run, settings
 from windlass.cli.worker import Under
 from windlass.config import Config
 from windlass.extras import require
+from windlass.model import Declared
 from windlass.store.protocol import Hints, Intake
 from windlass.store.store import Store, open_store
 from windlass.worker.loops import cancelled, first
@@ -39,7 +41,12 @@ Port = Annotated[
 Fd = Annotated[int | None, typer.Option(hidden=True, help="A socket that listens already, by its descriptor.")]
 
 
-def api(host: Host = None, port: Port = None, fd: Fd = None, under: Under = None) -> None:
+Awaits = Annotated[
+    str | None, typer.Option(hidden=True, help="Not ready before this supervisor has so many workers: ID:COUNT.")
+]
+
+
+def api(host: Host = None, port: Port = None, fd: Fd = None, under: Under = None, awaits: Awaits = None) -> None:
     """Serve the HTTP API until a signal.
 
     Needs WINDLASS_DATABASE_URL, and WINDLASS_AUTH_SECRET or a pair of keys. The first Ctrl-C or TERM lets requests in
@@ -56,12 +63,13 @@ def api(host: Host = None, port: Port = None, fd: Fd = None, under: Under = None
     if config.auth.auth == "off" and under is None:
         _log.warning("WINDLASS_AUTH=off: whoever reaches %s:%d may do everything", config.api.host, config.api.port)
     with listening(config.api) if fd is None else socket.socket(fileno=fd) as door:
-        raise typer.Exit(run(serve(config, door)))
+        raise typer.Exit(run(serve(config, door, awaits)))
 
 
-async def serve(config: Config, door: socket.socket) -> int:
+async def serve(config: Config, door: socket.socket, awaits: str | None = None) -> int:
     """Wire the API to the database, and serve. Returns the exit code."""
     from windlass.api.app import build, opened  # noqa: PLC0415 - the other commands do without a web server
+    from windlass.api.readiness import AwaitedWorkers  # noqa: PLC0415
     from windlass.api.server import Server  # noqa: PLC0415
 
     async with Signals("requests in progress are cut") as signals, AsyncExitStack() as stack:
@@ -73,7 +81,11 @@ async def serve(config: Config, door: socket.socket) -> int:
         except Interrupted:
             return 0
         intake, shortcuts = await open_intake(config, store, stack)
-        parts = await stack.enter_async_context(opened(intake, looking.views, store.accounts, config, shortcuts))
+        supervisor_id, _, count = (awaits or "").partition(":")
+        awaited = AwaitedWorkers(UUID(supervisor_id), int(count)) if awaits else None
+        parts = await stack.enter_async_context(
+            opened(intake, looking.views, store.accounts, config, shortcuts, built_in=built_in_types(), awaited=awaited)
+        )
         server = Server(build(parts), parts, door)
         hurrying = asyncio.create_task(_hurry(server, signals))
         stack.push_async_callback(cancelled, hurrying)
@@ -95,6 +107,13 @@ async def open_intake(config: Config, store: Store, stack: AsyncExitStack) -> tu
     if config.redis.redis_url is not None:  # else there is nothing to ask, and no submission pays for asking
         intake = Remembering(intake, shortcuts, bytes_max=config.store.payload_bytes_max)
     return intake, shortcuts
+
+
+def built_in_types() -> list[Declared]:
+    """Known without any worker. Their libraries are imported when they run, and not here."""
+    from windlass.jobs import app  # noqa: PLC0415 - nobody else needs them
+
+    return [job.declared() for job in app.types.values()]
 
 
 async def _shortcuts(config: Config, store: Store, stack: AsyncExitStack) -> tuple[Shortcuts, Hints]:

@@ -16,6 +16,7 @@ _DROPPED: Final = ("WINDLASS_APP", "WINDLASS_DATA_DIR", "DATABASE_URL")
 def for_api(config: Config, secret: Path | None) -> dict[str, str]:
     """`secret`: the file of the one we made, so that it is in no environment."""
     environ = _environ(config, without={*secrets_of(JobsConfig), *secrets_of(ClientConfig)})
+    environ = {variable("unready_s"): "0"} | environ  # nobody balances load over one machine, and Ctrl-C shall be quick
     environ |= {variable("host"): config.api.host, variable("port"): str(config.api.port)}
     environ |= _said(config.api, "mail_dir")
     return environ | ({variable("auth_secret") + "_FILE": str(secret)} if secret is not None else {})

@@ -21,11 +21,12 @@ _POOL: Final = 4
 
 
 def in_process(config: Config) -> Config:
-    """The settings of an API that serves one command: a secret that nobody else has, few connections, no access log."""
+    """The settings of an API that serves one command: a secret that nobody else has, few connections, no access log, and no
+    grace for unknown types: that it has just started says nothing about the workers."""
     return replace(
         config,
         store=replace(config.store, pool_min=1, pool_max=_POOL),
-        api=ApiConfig(access_log="off"),
+        api=ApiConfig(access_log="off", unknown_type_grace_s=0),
         auth=AuthConfig(auth_secret=secrets.token_hex(32)),
     )
 
@@ -50,7 +51,7 @@ class InProcessTransport(httpx2.AsyncBaseTransport):
 
     async def _opened(self) -> httpx2.ASGITransport:
         from windlass.api.app import build, opened  # noqa: PLC0415 - with an API that answers there is no need for one here
-        from windlass.cli.api import open_intake  # noqa: PLC0415
+        from windlass.cli.api import built_in_types, open_intake  # noqa: PLC0415
         from windlass.store.store import open_store  # noqa: PLC0415
 
         try:
@@ -60,6 +61,6 @@ class InProcessTransport(httpx2.AsyncBaseTransport):
             raise
         intake, shortcuts = await open_intake(self._config, store, self._stack)
         parts = await self._stack.enter_async_context(
-            opened(intake, store.views, store.accounts, self._config, shortcuts)
+            opened(intake, store.views, store.accounts, self._config, shortcuts, built_in=built_in_types())
         )
         return httpx2.ASGITransport(app=build(parts), raise_app_exceptions=True)

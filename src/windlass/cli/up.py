@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import typer
 
@@ -102,11 +102,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What is told once everybody is up. `strangers`: workers that were there before; `leaving`: undone at the end."""
+    """What is told once everybody is up. `supervisor_id`: whose workers are ours; `leaving`: undone at the end."""
 
     plan: Plan
     report: dict[str, Any]
-    strangers: set[UUID]
+    supervisor_id: UUID
     leaving: contextlib.ExitStack
 
 
@@ -197,14 +197,14 @@ def _door(config: Config) -> socket.socket:
 
 
 def _run(plan: Plan, server: EmbeddedPostgres | None) -> None:
-    report, strangers = run(prepare(plan.config))
+    report = run(prepare(plan.config))
     report |= {"data_dir": None if server is None else str(server.data_dir)}
     if plan.door is None:
         banner.show(report, as_json=plan.as_json)
         return
     try:
         with contextlib.ExitStack() as leaving:
-            story = Story(plan, report, strangers, leaving)
+            story = Story(plan, report, uuid4(), leaving)
             stage = run(_live(story, plan.door, server))
     except NeverUp as problem:
         # Who refuses to start has said why, in its own line.
@@ -225,10 +225,12 @@ def _unexplained(what: str) -> Unavailable:
 async def _live(story: Story, door: socket.socket, server: EmbeddedPostgres | None) -> int:
     """Have everybody, until they are sent away. Returns how many signals it took."""
     plan, config = story.plan, story.plan.config
+    supervisor_id = str(story.supervisor_id)
+    api = ["api", "--fd", str(door.fileno()), "--awaits", f"{supervisor_id}:{len(config.worker.widths)}"]
     household = Household(
         [
-            Kept("the API", ["api", "--fd", str(door.fileno())], for_api(config, plan.secret), [door.fileno()]),
-            Kept("the worker", ["worker", "--app", plan.apps], for_worker(config)),
+            Kept("the API", api, for_api(config, plan.secret), [door.fileno()]),
+            Kept("the worker", ["worker", "--app", plan.apps, "--supervisor", supervisor_id], for_worker(config)),
         ],
         drain_s=config.worker.drain_s,
         patience_s=max(config.worker.drain_s, config.api.api_drain_s) + config.lease.lease_ttl_s + _STOP_S,
@@ -252,7 +254,7 @@ async def _tell(story: Story, household: Household) -> None:
     plan = story.plan
     try:
         async with asyncio.timeout(_UP_WITHIN_S):
-            types = await _all_up(plan.config, plan.url, story.strangers)
+            types = await _all_up(plan.config, plan.url, story.supervisor_id)
     except TimeoutError:
         raise _unexplained(f"the API and the worker were not up after {_UP_WITHIN_S:g} s") from None
     household.is_up = True
@@ -297,18 +299,13 @@ def _age_s() -> float:
     return steady_s() - began_s if began_s else time.process_time()
 
 
-async def _all_up(config: Config, url: str, strangers: set[UUID]) -> set[str]:
-    """Wait for the API, and for as many workers of ours as there shall be with what they declare; the types of jobs."""
+async def _all_up(config: Config, url: str, supervisor_id: UUID) -> set[str]:
+    """Wait for the API, which waits for our workers and what they declare; the types of jobs they run."""
     while not await _is_ready(url):  # noqa: ASYNC110 - nor of that
         await asyncio.sleep(_LOOK_S)
     async with open_store(replace(config.store, pool_min=0, pool_max=2)) as store:
-        while True:
-            ours = [each for each in await store.views.workers() if each.alive and each.id not in strangers]
-            types = {name for worker in ours for name in worker.types}
-            known = {each.declared.name for each in await store.views.types()}
-            if len(ours) >= len(config.worker.widths) and types <= known:
-                return types
-            await asyncio.sleep(_LOOK_S)
+        workers = await store.views.workers()
+        return {name for worker in workers if worker.supervisor_id == supervisor_id for name in worker.types}
 
 
 async def _is_ready(url: str) -> bool:
@@ -324,8 +321,8 @@ async def _is_ready(url: str) -> bool:
         return False
 
 
-async def prepare(config: Config) -> tuple[dict[str, Any], set[UUID]]:
-    """Migrate, then look at everything a newcomer would ask about. Also: the workers that are there already."""
+async def prepare(config: Config) -> dict[str, Any]:
+    """Migrate, then look at everything a newcomer would ask about."""
     connection = await connect(config.store, direct=True)
     try:
         applied = await migrate.upgrade(connection, config.store.schema, ahead=config.store.partitions_ahead)
@@ -334,8 +331,8 @@ async def prepare(config: Config) -> tuple[dict[str, Any], set[UUID]]:
         await connection.close(timeout=5)
     async with open_store(replace(config.store, pool_min=1, pool_max=2)) as store:
         await store.upkeep.roll_partitions()
-        living = {worker.id for worker in await store.views.workers() if worker.alive}
-        report = {
+        living = [worker for worker in await store.views.workers() if worker.alive]
+        return {
             "database": redacted(config.store.database_url or ""),
             "postgresql": version,
             "schema": config.store.schema,
@@ -345,4 +342,3 @@ async def prepare(config: Config) -> tuple[dict[str, Any], set[UUID]]:
             "workers": len(living),
             "healthy": (await store.views.check()).clean,
         }
-        return report, living

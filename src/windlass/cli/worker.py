@@ -5,7 +5,7 @@ import socket
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Annotated, Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import typer
 
@@ -46,17 +46,14 @@ Workers = Annotated[
     ),
 ]
 Queues = Annotated[
-    str | None,
-    typer.Option(
-        help="Queues served, with weights, as a,b=3,'tenant-*'; '*': all; not given: those that the types of the app name "
-        "(also WINDLASS_QUEUES).",
-        metavar="QUEUES",
-    ),
+    str | None, typer.Option(help="Queues served, with weights, as a,b=3 (also WINDLASS_QUEUES).", metavar="QUEUES")
 ]
 Name = Annotated[
     str | None, typer.Option(envvar="WINDLASS_NAME", help="What the workers are called; else by this host.")
 ]
 Under = Annotated[int | None, typer.Option(hidden=True, help="End with this process, our parent.")]
+
+SupervisorId = Annotated[str | None, typer.Option(hidden=True, help="The id of the supervisor; else a new one.")]
 
 
 def worker(
@@ -67,6 +64,7 @@ def worker(
     queues: Queues = None,
     name: Name = None,
     under: Under = None,
+    supervisor: SupervisorId = None,
 ) -> None:
     """Run jobs until a signal.
 
@@ -92,7 +90,7 @@ def worker(
     if config.redis.redis_url is not None:
         require("WINDLASS_REDIS_URL", "redis")
     apps = ",".join(specs)
-    raise typer.Exit(run(serve(config, apps, name)))
+    raise typer.Exit(run(serve(config, apps, name, None if supervisor is None else UUID(supervisor))))
 
 
 def process_options(threads: int | None, processes: int | None, workers: str | None) -> dict[str, Any]:
@@ -104,9 +102,9 @@ def process_options(threads: int | None, processes: int | None, workers: str | N
     return {"threads": threads, "processes": processes, "workers": ""}
 
 
-async def serve(config: Config, apps: str, name: str) -> int:
+async def serve(config: Config, apps: str, name: str, supervisor_id: UUID | None = None) -> int:
     """Wire the supervisor to the database, and run it. Returns the exit code."""
-    crew = Crew(config, apps, name, supervisor_id=uuid4())
+    crew = Crew(config, apps, name, supervisor_id=supervisor_id or uuid4())
     async with Signals() as signals, AsyncExitStack() as stack:
         # Pools of their own: a heartbeat must not wait behind a chore.
         own = replace(config.store, pool_min=1, pool_max=3)

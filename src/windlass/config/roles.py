@@ -61,6 +61,9 @@ class StoreConfig:
     dead_letter_retention_days: int = setting(
         90, "failed jobs are kept for, counted from the failure; 0: for ever", unit="days", least=0, most=3650
     )
+    type_retention_days: int = setting(
+        30, "a type that no worker has declared for so long is forgotten", unit="days", least=1, most=3650
+    )
     partitions_ahead: int = setting(3, "partitions made before they are needed", unit="partitions", least=1, most=60)
     payload_bytes_max: int = setting(
         payload_bytes_max, "the largest payload of a job", unit="bytes", least=1024, most=64 * _mib
@@ -143,11 +146,7 @@ class WorkerConfig:
     workers: str = setting(
         "", "worker processes by their threads, as 4,8: used instead of the two above unless empty", unit="threads"
     )
-    queues: str = setting(
-        "",
-        "the queues served, with weights: a,b=3,tenant-*; *: all there are; empty: those that the types of the app name",
-        unit="names",
-    )
+    queues: str = setting("default", "the queues served, with weights: a,b=3", unit="names")
     poll_s: float = setting(1.0, "an idle worker looks for jobs every, hinted or not", unit="s", least=0.05, most=60)
     buffer_s: float = setting(0.05, "a worker claims ahead what it will begin within", unit="s", least=0, most=1)
     stop_ask_s: float = setting(
@@ -215,6 +214,20 @@ class ApiConfig:
     )
     unknown_types: str = setting(
         "refuse", "submissions of a type no worker has ever declared", choices=("refuse", "accept")
+    )
+    unknown_type_grace_s: float = setting(
+        30.0,
+        "after its start the API accepts types that no worker has declared yet for; 0: never",
+        unit="s",
+        least=0,
+        most=_day_s,
+    )
+    unready_s: float = setting(
+        0.5,
+        "a shutdown answers /readyz with no, and all else as before, for; then it closes the listener",
+        unit="s",
+        least=0,
+        most=600,
     )
     body_bytes_max: int = setting(_mib, "the largest body of a request", unit="bytes", least=1024, most=64 * _mib)
     bulk_bytes_max: int = setting(

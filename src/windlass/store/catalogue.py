@@ -27,6 +27,16 @@ def declared_row(declared: Declared) -> dict[str, Any]:
     }
 
 
+def version_row(declared: Declared) -> dict[str, Any]:
+    """For the statement that declares versions."""
+    return {
+        "type": declared.name,
+        "digest": declared.digest,
+        "fields": None if declared.fields is None else list(declared.fields),
+        "schema": None if declared.schema is None else _storable_schema(declared.schema),
+    }
+
+
 def _storable_schema(text: str) -> Any:
     """None for the odd one, with a default or a choice that PostgreSQL cannot store: the type is declared without."""
     schema = json.loads(text)
@@ -49,4 +59,4 @@ def known_type(row: Record) -> KnownType:
         description=row["description"],
         schema=row["schema"],
     )
-    return KnownType(declared, row["alive"], row["served_by"])
+    return KnownType(declared, alive=row["versions"] > 0, versions=row["versions"], current=row["current"])

@@ -5,7 +5,7 @@ Nothing here is correct because only one leader does it: every statement may be 
 
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
@@ -14,24 +14,20 @@ from asyncpg import Record
 
 from windlass.errors import NotPossible
 from windlass.lifecycle import error_document, fingerprint
-from windlass.model import Declared, Error, Lease, NewWorker, Want, check_new_worker, thread_demand_max
+from windlass.model import Declared, Error, Lease, NewWorker, Want, check_new_worker
 from windlass.placement import Reservation, Room, Wide
 from windlass.store import partitions
-from windlass.store.catalogue import declared_row
+from windlass.store.catalogue import declared_row, version_row
 from windlass.store.floors import Floors
-from windlass.store.lines import BEFORE_ALL, Line, page_of_lines
 from windlass.store.postgres import Postgres, patiently
-from windlass.store.protocol import Cause, LostLease, Rolled, WideJob, WideQueues
+from windlass.store.protocol import Cause, LostLease, Rolled, WideJob
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGE: Final = 1_000
 _NONE_LOST: Final[Mapping[UUID, int]] = {}
 _LINE: Final = 50  # wide jobs looked at in one tick
-_WIDE_STEPS: Final = (
-    1_000  # lines looked at in one tick to find the queues that they wait in, where some are served by pattern
-)
-_WIDE_QUEUES: Final = 100  # of those: each is asked for by type
-_STEPS_KEPT_S: Final = 86_400.0
+_DAY_S: Final = 86_400.0
+_STEPS_KEPT_S: Final = _DAY_S
 _FIRST: Final = UUID(int=0)
 _LAST_RANK: Final = 2**63 - 1
 
@@ -48,7 +44,7 @@ class Upkeep:
         check_new_worker(worker)
         row = await self._postgres.fetchrow(
             "register", worker.id, worker.supervisor_id, lease_ttl_s, worker.threads, worker.name, list(worker.queues),
-            list(worker.types),
+            list(worker.types), None if worker.digests is None else list(worker.digests),
         )  # fmt: skip
         if row is None:
             raise NotPossible(f"worker {worker.id} has died; an id is never used again")
@@ -58,7 +54,23 @@ class Upkeep:
         if not types:
             return 0
         rows = [declared_row(one) for one in types]
-        return len(await self._postgres.fetch("declare", json.dumps(rows)))
+        changed = await self._postgres.fetch("declare", json.dumps(rows))
+        await self.declare_versions(types)
+        await self._postgres.fetch("refresh_types", sorted(one.name for one in types))
+        return len(changed)
+
+    async def declare_versions(self, types: Collection[Declared]) -> None:
+        """Say which versions of types a program has that does not run them: it may submit what no worker takes yet."""
+        if types:
+            await self._postgres.fetch("declare_versions", json.dumps([version_row(one) for one in types]))
+
+    async def forget_types(self) -> set[str]:
+        """Forget types that no worker has declared for long. Those of living workers are declared, whenever that was said."""
+        await self._postgres.fetch("refresh_types", [])
+        await self._postgres.fetch("refresh_versions")
+        kept_s = self._postgres.config.type_retention_days * _DAY_S
+        await self._postgres.fetch("forget_versions", kept_s)
+        return {row["name"] for row in await self._postgres.fetch("forget_types", kept_s)}
 
     async def drain(self, worker_ids: Collection[UUID]) -> set[UUID]:
         """Let workers claim no more; what they run goes on under their leases."""
@@ -93,15 +105,6 @@ class Upkeep:
             )
             for row in await self._postgres.pinned("rooms", lately_s)
         ]  # fmt: skip
-
-    async def wide_queues(self, prefixes: Sequence[str], after: WideQueues | None = None) -> WideQueues:
-        """Queues with these prefixes that have ready jobs of several threads."""
-        begin = BEFORE_ALL if after is None else Line(*after.end)
-        page = await page_of_lines(self._postgres, prefixes, begin, steps=_WIDE_STEPS)
-        queues = list(dict.fromkeys(line.queue for line in page.lowest if line.demand > 1))
-        if len(queues) > _WIDE_QUEUES:
-            return WideQueues(queues[:_WIDE_QUEUES], Line(queues[_WIDE_QUEUES - 1], thread_demand_max))
-        return WideQueues(queues, page.end)
 
     # Jobs that wait. ------------------------------------------------------------------------------------------------
 

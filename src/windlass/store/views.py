@@ -10,7 +10,6 @@ import asyncpg
 from windlass.errors import InvalidQuery, JobNotFound
 from windlass.explanation import Explanation, ahead_max, explain
 from windlass.model import Attempt, Job, KnownType, Queue, Status, Worker
-from windlass.queue_names import serves
 from windlass.store import migrate
 from windlass.store.catalogue import known_type
 from windlass.store.listing import Line, Search, id_range, ids_max, lines_max
@@ -135,6 +134,10 @@ class Views:
         """Every type that was ever declared, by name."""
         return [known_type(row) for row in await self._postgres.fetch("types")]
 
+    async def taken_keys(self, keys: Collection[str]) -> set[str]:
+        """Which of these idempotency keys belong to a job."""
+        return {row["key"] for row in await self._postgres.fetch("taken_keys", sorted(keys))}
+
     async def _lines(self, query: JobQuery, connection: Connection) -> list[Line] | None:
         if query.type is None and query.queue is None:
             return None
@@ -164,7 +167,6 @@ class Views:
             of_queue = counts.setdefault(queue, {})
             of_queue[status] = of_queue.get(status, 0) + n
         rows = await self._postgres.pinned("queues", list(counts))
-        served = [(row["queues"], row["workers"]) for row in await self._postgres.fetch("served_queues")]
         return [
             Queue(
                 row["name"],
@@ -172,7 +174,6 @@ class Views:
                 row["depth"],
                 row["oldest_age_s"],
                 counts.get(row["name"], {}),
-                sum(workers for queues, workers in served if serves(queues, row["name"])),
             )
             for row in rows
         ]

@@ -53,14 +53,11 @@ class Stats(Told):
 
 
 class Queue(Told):
-    """A queue that has jobs or settings. `served_by`: how many living workers claim from it."""
-
     name: str
     paused: bool
     depth: int
     oldest_age_s: float | None
     statuses: dict[str, int]
-    served_by: int = 0
 
 
 class Queues(Told):
@@ -91,8 +88,8 @@ class Workers(Told):
 
 
 class JobType(Told):
-    """A type some worker has declared: what its jobs have where they say nothing else, in full, and the schema of its payload.
-    `alive`: some living worker knows it. `served_by`: how many living workers know it and claim from its queue."""
+    """A type some worker has declared: what its jobs have where they say nothing else, in full, and the schema of its
+    payload. `versions`: how many different declarations of it living workers have; two during a deploy."""
 
     name: str
     queue: str
@@ -105,7 +102,7 @@ class JobType(Told):
     if_too_wide: TooWide
     isolation: IsolationMode
     alive: bool
-    served_by: int = 0
+    versions: int = 0
     description: str | None = None
     payload_schema: Raw | None = None
 

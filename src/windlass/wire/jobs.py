@@ -60,11 +60,13 @@ class Submission(Asked):
 
 
 class Stored(Told):
-    """The answer to a submission. `duplicate`: it was there already, under the same id or idempotency key."""
+    """The answer to a submission. `duplicate`: it was there already, under the same id or idempotency key.
+    `payload_checked`: its payload fits what the workers of its type declare; false: that is not known yet."""
 
     id: UUID
     status: StatusName
     duplicate: bool = False
+    payload_checked: bool = False
 
 
 class Refused(Told):
@@ -82,6 +84,7 @@ class StoredMany(Told):
 
     ids: list[UUID]
     duplicates: int = 0
+    payloads_unchecked: int = 0
 
 
 class Fault(Told):

@@ -42,7 +42,6 @@ class Crew:
 
     @property
     def queues(self) -> dict[str, int]:
-        """What was asked for; empty: each worker serves the queues that its types name."""
         return queue_weights(self.config.worker.queues)
 
     def of_place(self, n: int) -> "Crew":
@@ -77,8 +76,7 @@ class Berth:
         self.began_s = steady_s()
         self.hello = asyncio.Event()
         self.types: list[str] = []
-        self.queues: list[str] = []
-        self.unserved: dict[str, list[str]] = {}  # by queue: types whose queue it does not serve
+        self.digests: list[str] = []
         self.refused: str | None = None  # why it cannot run at all
         self.known = False  # perhaps registered: it must be buried
         self.lease_until_s: float | None = None  # None: not registered, so it holds nothing
@@ -176,10 +174,9 @@ class Berth:
 
     def _heed(self, message: Message) -> None:
         match message:
-            case {"say": "hello", "types": list(types), "queues": list(queues), "unserved": dict(unserved)}:
+            case {"say": "hello", "types": list(types), "digests": list(digests)}:
                 self.types = [str(one) for one in types]
-                self.queues = [str(one) for one in queues]
-                self.unserved = {str(queue): [str(one) for one in names] for queue, names in unserved.items()}
+                self.digests = [str(one) for one in digests]
                 self.hello.set()
             case {"say": "refuse", "problem": problem}:
                 self.refused = str(problem)

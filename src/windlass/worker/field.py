@@ -4,7 +4,6 @@ msgspec does the work; types that mention a Pydantic model are left to Pydantic 
 """
 
 import inspect
-import re
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final, get_type_hints
@@ -12,14 +11,12 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from windlass.errors import InvalidPayload
+from windlass.payload import unfit
 from windlass.worker import foreign_types
 
 EMPTY: Final = inspect.Parameter.empty
 # Why an annotation cannot be used: it names what does not exist at run time, or a type that JSON cannot become.
 ANNOTATION_ERRORS: Final = (NameError, AttributeError, TypeError, SyntaxError)
-
-_MISSING: Final = re.compile(r"Object missing required field `([^`]*)`(.*)", re.DOTALL)
-_AT: Final = re.compile(r"(.*?)(?: - at `(key)` in| - at) `\$([^`]*)`", re.DOTALL)
 
 
 class Field:
@@ -40,7 +37,7 @@ class Field:
         try:
             return msgspec.convert(value, self.kind, str_keys=True, dec_hook=foreign_types.read)
         except msgspec.ValidationError as error:
-            raise with_path(error, path) from None
+            raise unfit(str(error), path) from None
 
     def write(self, value: Any, path: str) -> Any:
         if self.plain:  # not converted: a moment would come back as a text, which nobody asked for
@@ -63,13 +60,3 @@ def resolve(annotation: Any, fn: Callable[..., Any]) -> Any:
     space = getattr(inspect.unwrap(fn), "__globals__", {})
     holder: Any = SimpleNamespace(__annotations__={"it": annotation})
     return get_type_hints(holder, globalns=space, include_extras=True)["it"]
-
-
-def with_path(error: msgspec.ValidationError, path: str) -> InvalidPayload:
-    """msgspec's complaint with our path: `Expected int, got str - at $.a` is about payload.a."""
-    text, inner = str(error), ""
-    if at := _AT.fullmatch(text):
-        text, inner = at[1], at[3] + (" (a key)" if at[2] else "")
-    if missing := _MISSING.fullmatch(text):
-        return InvalidPayload(f"{path}{inner}.{missing[1]}", "is missing")
-    return InvalidPayload(path + inner, text[:1].lower() + text[1:].replace("`", ""))

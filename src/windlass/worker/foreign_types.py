@@ -86,24 +86,26 @@ def write(value: Any) -> Any:
 
 def refuse_unreadable(kind: Any) -> None:
     """Raise TypeError for a type that no JSON could become, when the handler is declared and not when it runs."""
-    for cls in _unknown(msgspec.inspect.type_info(kind), set()):
+    for node in nodes(msgspec.inspect.type_info(kind)):
+        cls = node.cls if isinstance(node, msgspec.inspect.CustomType) else PurePath
         if not (_is_pydantic(cls) or (isinstance(cls, type) and issubclass(cls, PurePath))):
             raise TypeError(f"{getattr(cls, '__qualname__', cls)} cannot be made from JSON; use a dataclass")
 
 
-def _unknown(node: Any, seen: set[int]) -> Iterator[Any]:
-    if id(node) in seen:  # types may contain themselves
+def nodes(node: Any, seen: set[int] | None = None) -> Iterator[Any]:
+    """A type as msgspec sees it, and every type in it, each once: types may contain themselves."""
+    seen = set() if seen is None else seen
+    if id(node) in seen:
         return
     seen.add(id(node))
-    if isinstance(node, msgspec.inspect.CustomType):
-        yield node.cls
-    elif isinstance(node, tuple):
+    if isinstance(node, tuple):
         for each in node:
-            yield from _unknown(each, seen)
+            yield from nodes(each, seen)
     elif isinstance(node, msgspec.inspect.Type | msgspec.inspect.Field):
+        yield node
         for name in node.__struct_fields__:
             if name not in {"default", "default_factory", "cls"}:
-                yield from _unknown(getattr(node, name), seen)
+                yield from nodes(getattr(node, name), seen)
 
 
 def _mentioned(kind: Any) -> Iterator[Any]:

@@ -13,7 +13,6 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
@@ -26,6 +25,7 @@ from windlass.bus.postgres import Listener, PostgresWaker
 from windlass.bus.waking import Waking
 from windlass.config import Config, StoreConfig
 from windlass.errors import Misconfigured, Unavailable
+from windlass.model import Declared
 from windlass.pauses import Pauses
 from windlass.store.protocol import Ear, broadcast_channel, channel
 from windlass.store.store import Store, open_store
@@ -78,20 +78,20 @@ async def serve(end: socket.socket, slots: Slots) -> int:
     telemetry.configure(config.worker.log_level, config.worker.log_format, worker=start["name"])
     if not app.types:
         _log.warning("app %r declares no jobs: this worker finds none to run", start["app"])
-    queues = start["queues"] or app.queues
-    control.say("hello", types=list(app.types), queues=list(queues), unserved=app.unserved(queues))
-    return await _serve_app(app, queues, start, config, slots, control)
+    declared = [job.declared() for job in app.types.values()]
+    control.say("hello", types=[one.name for one in declared], digests=[one.digest for one in declared])
+    return await _serve_app(app, declared, start, config, slots, control)
 
 
 async def _serve_app(
-    app: Apps, queues: Mapping[str, int], start: Message, config: Config, slots: Slots, control: Control
+    app: Apps, declared: list[Declared], start: Message, config: Config, slots: Slots, control: Control
 ) -> int:
-    post = Post(UUID(start["worker_id"]), app.types, queues)
+    post = Post(UUID(start["worker_id"]), app.types, start["queues"])
     async with AsyncExitStack() as stack:
         # Two connections of its own to claim and settle with; what handlers ask for must not use them up.
         own = replace(config.store, pool_min=2, pool_max=3)
         store = await _opened(stack, own)
-        await _declared(store, app)
+        await _declare(store, declared)
         handlers = await _opened(stack, replace(config.store, pool_min=0))
         finishers = await _opened(stack, replace(config.store, pool_min=0, pool_max=max(2, config.worker.threads)))
         children = Isolation(start["app"], config, worker=start["name"], orderly=bool(app.worker_stops))
@@ -149,9 +149,8 @@ async def _opened(stack: AsyncExitStack, config: StoreConfig) -> Store:
             await pauses.wait()
 
 
-async def _declared(store: Store, app: Apps) -> None:
+async def _declare(store: Store, types: list[Declared]) -> None:
     """Say what types there are, for those who submit to them from elsewhere; as patient."""
-    types = [job.declared() for job in app.types.values()]
     pauses = Pauses(0.1, 2.0)
     while True:
         try:

@@ -86,6 +86,7 @@ class JobType:
             isolation=self.isolation,
             description=(inspect.getdoc(self.fn) or "")[:description_max] or None,
             schema=self.signature.schema(),
+            fields=self.signature.fields,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,5 +1,11 @@
-"""The JSON Schema of a payload, from the types of a handler's parameters, for those who submit jobs from elsewhere."""
+"""The JSON Schema of a payload, from the types of a handler's parameters, for those who submit jobs from elsewhere.
 
+The API refuses payloads by it (payload_check.py), so a parameter that takes more than its schema says is marked as not to
+be checked: one that Pydantic reads, which takes "7" for a number; an enum that finds members for other values; one whose
+author wrote into the schema by hand.
+"""
+
+import enum
 import inspect
 import json
 from collections.abc import Sequence
@@ -7,7 +13,9 @@ from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import msgspec.inspect
 
+from windlass.payload_check import OPTIONAL, UNCHECKED
 from windlass.worker import foreign_types
 
 _REF: Final = "#/$defs/{name}"
@@ -29,7 +37,8 @@ def whole(payload: Taken) -> dict[str, Any] | None:
     if made is None:
         return None
     ((schema,), defs) = made
-    return _with_default(schema, payload) | ({"$defs": defs} if defs else {})
+    optional = {} if payload.default is _EMPTY else {OPTIONAL: True}
+    return _with_default(schema, payload) | optional | ({"$defs": defs} if defs else {})
 
 
 def named(taken: Sequence[Taken], rest: Taken | None) -> dict[str, Any] | None:
@@ -54,6 +63,10 @@ def _made(taken: Sequence[Taken]) -> tuple[list[dict[str, Any]], dict[str, Any]]
         plain, defs = msgspec.json.schema_components(ours, schema_hook=_hook, ref_template=_REF)
         waiting = iter(plain)
         schemas = [next(waiting) if each.adapter is None else _foreign(each.adapter, defs) for each in taken]
+        schemas = [
+            schema | {UNCHECKED: True} if _takes_more(each) else schema
+            for schema, each in zip(schemas, taken, strict=True)
+        ]
         json.dumps([schemas, defs], allow_nan=False)
     except (TypeError, ValueError, NotImplementedError, RecursionError):
         return None
@@ -69,6 +82,19 @@ def _foreign(adapter: foreign_types.Adapter, defs: dict[str, Any]) -> dict[str, 
         if defs.setdefault(name, one) != one:
             raise ValueError(f"two types are named {name}")
     return schema
+
+
+def _takes_more(taken: Taken) -> bool:
+    """Whether the handler takes values for this parameter that its schema does not tell of."""
+    if taken.adapter is not None:
+        return True
+    return any(_is_inexact(node) for node in foreign_types.nodes(msgspec.inspect.type_info(taken.kind)))
+
+
+def _is_inexact(node: Any) -> bool:
+    if isinstance(node, msgspec.inspect.EnumType):
+        return node.cls._missing_.__func__ is not enum.Enum._missing_.__func__  # type: ignore[attr-defined]
+    return isinstance(node, msgspec.inspect.Metadata) and bool(node.extra_json_schema)
 
 
 def _hook(kind: type) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from typing import Any, Final, NotRequired, Protocol, TypedDict
 import msgspec
 
 from windlass.errors import InvalidPayload, Misconfigured
-from windlass.payload import decode
+from windlass.payload import decode, unfit, unknown_field
 from windlass.worker import foreign_types, schema
-from windlass.worker.field import ANNOTATION_ERRORS, EMPTY, Field, resolve, with_path
+from windlass.worker.field import ANNOTATION_ERRORS, EMPTY, Field, resolve
 from windlass.worker.result_type import result_type_of
 
 _CONTEXTS: Final = frozenset({"Context", "AsyncContext"})
@@ -67,6 +67,18 @@ class Signature:
                 by_name.append(told)
         found = schema.whole(by_name[0]) if isinstance(self._shape, _Whole) else schema.named(by_name, rest)
         return None if found is None else json.dumps(found)
+
+    @property
+    def fields(self) -> tuple[str, ...] | None:
+        """The names a payload may have; None: any, or it need not be an object at all."""
+        takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each, _ in self._taken)
+        return None if takes_any or isinstance(self._shape, _Whole) else self.names
+
+    def unknown_fields(self, text: str) -> list[str]:
+        """The fields of a stored payload that the handler has no parameter for."""
+        fields = self.fields
+        value = None if fields is None else self._read_slowly(text)
+        return sorted(value.keys() - set(fields)) if isinstance(value, dict) and fields is not None else []
 
     def arguments(self, text: str) -> dict[str, Any]:
         """The keyword arguments for a stored payload; raises InvalidPayload naming the field that does not fit."""
@@ -143,7 +155,7 @@ class _Named:
         try:
             found: dict[str, Any] = msgspec.convert(value, self._all, str_keys=True, dec_hook=foreign_types.read)
         except msgspec.ValidationError as error:
-            raise with_path(error, "payload") from None
+            raise unfit(str(error), "payload") from None
         if self._adapted:
             for name, field in self._adapted.items():
                 if name in found:
@@ -157,8 +169,7 @@ class _Named:
             if name in found:
                 continue
             if self._rest is None or name == self._ctx:
-                known = ", ".join(self._fields) or "none"
-                raise InvalidPayload(f"payload.{name[:100]}", f"is no parameter of the handler; it has: {known}")
+                raise unknown_field(name, self._fields)
             found[name] = self._rest.read(item, f"payload.{name[:100]}")
 
     def payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

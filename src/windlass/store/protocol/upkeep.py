@@ -1,6 +1,6 @@
 """What supervisors and the leader do, and the values of it."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 from uuid import UUID
@@ -37,14 +37,6 @@ class WideJob:
 
 
 @dataclass(frozen=True, slots=True)
-class WideQueues:
-    """Some queues with wide jobs. `end`: the queue and width behind which others may follow."""
-
-    queues: Sequence[str]
-    end: tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
 class Rolled:
     """What one roll of the partitions did. `waiting`: held up by open transactions; the next roll goes on with them."""
 
@@ -61,6 +53,12 @@ class Upkeep(Protocol):
     async def declare(self, types: Collection[Declared]) -> int:
         """Say what types there are, and their defaults; returns how many of them are new or have changed. What is as it
         was is not written: a thousand workers that restart must not bloat the table."""
+
+    async def declare_versions(self, types: Collection[Declared]) -> None:
+        """Say which versions of types a program has that does not run them: it may submit what no worker takes yet."""
+
+    async def forget_types(self) -> set[str]:
+        """Forget types that no worker has declared for long. Those of living workers are declared, whenever that was said."""
 
     async def renew(
         self, worker_ids: Collection[UUID], *, lease_ttl_s: float, lost_threads: Mapping[UUID, int] = ...
@@ -93,10 +91,6 @@ class Upkeep(Protocol):
 
     async def rooms(self, *, lately_s: float = ...) -> list[Room]:
         """Every living worker, how full it is, and how far back in the line it has reached lately."""
-
-    async def wide_queues(self, prefixes: Sequence[str], after: WideQueues | None = ...) -> WideQueues:
-        """Queues with these prefixes that have ready jobs of several threads: up to a hundred, those behind `after`, and from the
-        first again after the last."""
 
     async def promote(self, *, limit: int = ...) -> list[Want]:
         """Make due jobs ready; returns how many of each shape. A full page means: call again."""

@@ -131,7 +131,10 @@ class Views(Protocol):
         """The age of the oldest failed job, and what the newest ones take on disk."""
 
     async def types(self) -> list[KnownType]:
-        """Every type that was ever declared, by name."""
+        """Every declared type that is not forgotten, by name."""
+
+    async def taken_keys(self, keys: Collection[str]) -> set[str]:
+        """Which of these idempotency keys belong to a job."""
 
     async def counts(self) -> dict[tuple[str, str, Status], int]:
         """Exact numbers of jobs by queue, type and status, whatever their number."""

@@ -3,8 +3,8 @@
 
 -- name: register
 -- A worker begins its life. Guard: the id, which is never used again; repeating is answered by whether it still lives.
-insert into windlass.worker (id, supervisor_id, started_at, renewed_at, lease_until, threads, name, queues, types)
-values ($1, $2, now(), now(), now() + make_interval(secs => $3), $4, $5, $6, $7)
+insert into windlass.worker (id, supervisor_id, started_at, renewed_at, lease_until, threads, name, queues, types, digests)
+values ($1, $2, now(), now(), now() + make_interval(secs => $3), $4, $5, $6, $7, $8)
 on conflict (id) do update set renewed_at = excluded.renewed_at, lease_until = excluded.lease_until
 where worker.died_at is null
 returning id;
@@ -42,6 +42,47 @@ where (t.timeout_s, t.max_attempts, t.priority, t.thread_demand, t.queue, t.if_t
   is distinct from (excluded.timeout_s, excluded.max_attempts, excluded.priority, excluded.thread_demand, excluded.queue,
     excluded.if_too_wide, excluded.tags, excluded.retry::text, excluded.isolation, excluded.description, excluded.schema::text)
 returning t.name;
+
+-- name: declare_versions
+-- Say which versions of types there are. A version does not change; that it is still declared is said once a day.
+with declared as (
+  select d.* from json_to_recordset($1::text::json) as d (type text, digest text, fields text[], schema json)
+)
+insert into windlass.type_version as v (type, digest, first_declared_at, declared_at, fields, schema)
+select d.type, d.digest, now(), now(), d.fields, d.schema
+from declared d
+where not exists (
+  select from windlass.type_version k
+  where k.type = d.type and k.digest = d.digest and k.declared_at >= now() - interval '1 day'
+)
+order by d.type, d.digest
+on conflict (type, digest) do update set declared_at = now() where v.declared_at < now() - interval '1 day';
+
+-- name: refresh_types
+-- These types, and those of living workers, are still declared. Written once a day at most.
+update windlass.job_type t set declared_at = now()
+where t.declared_at < now() - interval '1 day'
+  and (t.name = any ($1::text[]) or exists (select from windlass.living_version l where l.type = t.name))
+returning t.name;
+
+-- name: refresh_versions
+-- The same for the versions of types.
+update windlass.type_version v set declared_at = now()
+where v.declared_at < now() - interval '1 day'
+  and exists (select from windlass.living_version l where l.type = v.type and l.digest = v.digest);
+
+-- name: forget_types
+-- Types that nobody has declared for long. Guard: no living worker has the type, whenever it was declared.
+delete from windlass.job_type t
+where t.declared_at < now() - make_interval(secs => $1)
+  and not exists (select from windlass.living_version l where l.type = t.name)
+returning t.name;
+
+-- name: forget_versions
+-- The same for the versions of types.
+delete from windlass.type_version v
+where v.declared_at < now() - make_interval(secs => $1)
+  and not exists (select from windlass.living_version l where l.type = v.type and l.digest = v.digest);
 
 -- name: renew
 -- Push out the leases of workers that live, and note how many of their threads are lost. Dead is final: a worker not
