@@ -2,8 +2,8 @@
 
 Our own modules, libraries and handlers write to the standard `logging` or to structlog; `configure` makes both come out
 as JSON, or as readable lines on a terminal. A line written while an attempt is `current` names its job, type, attempt
-and worker, and is also kept in the attempt's own log (`AttemptLog`), which people read later. print() is not
-kept: it goes to the process's output as it is.
+and worker, and is also kept in the attempt's own log (`AttemptLog`), which people read later. What an attempt prints is kept there
+too (`capture_prints`), and goes to the process's output as it is.
 
 What a job brings along must not forge lines, steer a terminal or show a password: control characters are escaped,
 continued lines indented, and passwords in URLs and connection strings left out.
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import islice
-from time import gmtime, strftime
+from time import gmtime, strftime, time
 from typing import Any, Final, Protocol, TextIO
 
 from windlass.lifecycle import log_chars_max
@@ -116,13 +116,15 @@ def about(lease: Lease) -> dict[str, Any]:
 class AttemptLog:
     """The first lines of one attempt, up to `log_chars_max` characters, and how many more there were."""
 
-    __slots__ = ("_left", "_lines", "_lock", "dropped")
+    __slots__ = ("_left", "_lines", "_lock", "_printed", "_printing", "dropped")
 
     def __init__(self) -> None:
         self.dropped = 0
         self._lines: list[str] = []
         self._left = log_chars_max - 40  # room for the count
         self._lock = threading.Lock()
+        self._printed = ""  # of a line whose end has not been printed yet
+        self._printing = threading.Lock()
 
     def append(self, line: str) -> bool:
         """Keep a line, cut if need be, and say whether it was kept. From any thread."""
@@ -136,7 +138,28 @@ class AttemptLog:
             self._lines.append(line)
             return True
 
+    def append_printed(self, text: str) -> None:
+        """Keep what was printed, line by line; the last one when its end has come."""
+        with self._printing:
+            *lines, rest = (self._printed + text).split("\n")
+            self._printed = rest[:log_chars_max]
+        for line in lines:
+            self.append(_printed_line(line))
+
+    def end_line(self) -> None:
+        """Keep what was printed without a line end."""
+        with self._printing:
+            rest, self._printed = self._printed, ""
+        if rest:
+            self.append(_printed_line(rest))
+
     def text(self) -> str | None:
+        """Everything, once the attempt is over."""
+        self.end_line()
+        return self.text_so_far()
+
+    def text_so_far(self) -> str | None:
+        """The lines that are complete: what follows is added at the end."""
         with self._lock:
             more = [f"… {self.dropped:,} line{'s' * (self.dropped > 1)} more"] if self.dropped else []
             return "\n".join(self._lines + more) or None
@@ -144,10 +167,6 @@ class AttemptLog:
 
 class JobLogHandler(logging.Handler):
     """Keeps what is logged while an attempt is current, in that attempt's log; not the lines of our own modules."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._making = self.lock or threading.RLock()  # logging makes its own anew in a forked process
 
     def handle(self, record: logging.LogRecord) -> bool:
         # Without the handler's lock: AttemptLog has its own.
@@ -159,14 +178,65 @@ class JobLogHandler(logging.Handler):
         except Exception:  # noqa: BLE001 - an argument whose __str__ raises, a format without its value
             self.handleError(record)
             return False
-        return self._log_of(run).append(line)
+        return log_of(run).append(line)
 
-    def _log_of(self, run: Logged) -> AttemptLog:
-        if not isinstance(run.log, AttemptLog):
-            with self._making:  # of two threads that write their first lines at once, one would lose its own
-                if not isinstance(run.log, AttemptLog):
-                    run.log = AttemptLog()
-        return run.log
+
+class _Making:
+    """Made anew in a forked process: whoever held the lock is not there."""
+
+    lock = threading.Lock()
+
+    @classmethod
+    def begin_anew(cls) -> None:
+        cls.lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_Making.begin_anew)
+
+
+def log_of(run: Logged) -> AttemptLog:
+    """The log of an attempt, made with its first line."""
+    if not isinstance(run.log, AttemptLog):
+        with _Making.lock:  # of two threads that write their first lines at once, one would lose its own
+            if not isinstance(run.log, AttemptLog):
+                run.log = AttemptLog()
+    return run.log
+
+
+class CapturedOutput:
+    """Standard output, and a copy of what attempts print to it in their logs. Everything else it does as before."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        written = self._stream.write(text)
+        run = current.get()
+        if run is not None:
+            try:
+                log_of(run).append_printed(text)
+            except Exception:
+                logging.getLogger(__name__).debug("what was printed is not kept", exc_info=True)
+        return written
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def capture_prints() -> None:
+    """From now on keep what attempts print. Standard output alone: log lines go to standard error, and would be kept twice.
+    Safe to repeat."""
+    if sys.stdout is not None and not isinstance(sys.stdout, CapturedOutput):
+        sys.stdout = CapturedOutput(sys.stdout)
+
+
+def _printed_line(text: str) -> str:
+    now = time()
+    return redact(f"{strftime('%H:%M:%S', gmtime(now))}.{_millis(now)} PRINT: {_escaped(_cut(text.rstrip()))}")
 
 
 def _is_ours(logger: str) -> bool:

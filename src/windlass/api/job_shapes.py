@@ -7,7 +7,7 @@ from msgspec import Raw
 from windlass import explanation, model
 from windlass.masking import masked, masked_text
 from windlass.model import Status
-from windlass.store.protocol import JobQuery, Page
+from windlass.store.protocol import JobQuery, Page, RunningLog
 from windlass.wire import Attempt, Explanation, Fault, Filter, Job, Jobs, Log, Obstacle, Retry, Traits
 
 
@@ -83,6 +83,10 @@ def attempt_told(attempt: model.Attempt) -> Attempt:
 
 def log_told(attempt: model.Attempt) -> Log:
     return Log(attempt=attempt.attempt, text=masked_text(attempt.log or ""))
+
+
+def running_log_told(log: RunningLog) -> Log:
+    return Log(attempt=log.attempt, text=masked_text(log.text), running=True)
 
 
 def explanation_told(found: explanation.Explanation) -> Explanation:

@@ -9,7 +9,15 @@ from msgspec import Meta
 
 from windlass.api.aside import attempt_chars, chars_of, shown_aside
 from windlass.api.endpoint import Answer, Call, Endpoint
-from windlass.api.job_shapes import attempt_told, explanation_told, job_told, log_told, page_told, query_of
+from windlass.api.job_shapes import (
+    attempt_told,
+    explanation_told,
+    job_told,
+    log_told,
+    page_told,
+    query_of,
+    running_log_told,
+)
 from windlass.api.submitting import Submitted, submit, submit_many
 from windlass.clock import steady_s
 from windlass.errors import InvalidField, InvalidJob
@@ -43,6 +51,12 @@ class Listed(Filter):
 
 class Newest(Asked):
     limit: Annotated[int, Meta(ge=1, le=200, description="only so many attempts, the newest")] = 50
+
+
+class WantedLogs(Newest):
+    follow: Annotated[
+        bool, Meta(description="also that of the running attempt, about a second old; ask again every second")
+    ] = False
 
 
 # Submit. ------------------------------------------------------------------------------------------------------------
@@ -150,8 +164,13 @@ async def list_attempts(call: Call) -> Attempts:
 
 
 async def list_logs(call: Call) -> Logs:
+    # The running attempt first: should it end meanwhile, it is among the others.
+    running = await call.parts.views.follow_log(call.id) if call.query.follow else None
     attempts = _newest_logs(await _attempts(call))
-    return Logs(logs=await shown_aside(lambda: list(map(log_told, attempts)), attempt_chars(attempts)))
+    logs = await shown_aside(lambda: list(map(log_told, attempts)), attempt_chars(attempts))
+    if running is not None and all(each.attempt != running.attempt for each in attempts):
+        logs.append(running_log_told(running))
+    return Logs(logs=logs)
 
 
 def _newest_logs(attempts: Sequence[Attempt]) -> list[Attempt]:
@@ -247,10 +266,11 @@ endpoints: Final = [
     Endpoint(
         *("GET", "/v1/jobs/{id}/logs", "read", list_logs),
         summary="Show what the attempts at a job have logged",
-        description="Oldest first. Of more than a megabyte in all, the newest.",
+        description="Oldest first. Of more than a megabyte in all, the newest. With `follow`, the running attempt's as well: its worker "
+        "shows it for ten seconds after each request, so the first answer may lack it.",
         tag=_TAG,
         answers={200: Logs},
-        query=Newest,
+        query=WantedLogs,
         problems=(404,),
     ),
     Endpoint(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from windlass.cli import many, remote
+from windlass.cli import following, many, remote
 from windlass.cli.filters import (
     LimitOption,
     QueueOption,
@@ -152,12 +152,19 @@ def wait(
 
 
 @app.command()
-def logs(job_id: Id, as_json: Json = False) -> None:
-    """Print what the attempts of a job wrote.
+def logs(
+    job_id: Id,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job is finished.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print what the attempts of a job wrote; with --follow also what it writes from now on.
 
-    Example: windlass jobs logs 0190a4f2-7b1c-7def-8a35-2f4bb1a9c0de
+    Examples: windlass jobs logs 0190a4f2-7b1c-7def-8a35-2f4bb1a9c0de · windlass jobs logs 0190a4f2-7b1c-7d --follow
     """
     with remote.client() as client:
+        if follow:
+            following.follow(client, resolve(client, job_id), as_json=as_json)
+            return
         found = client.logs(resolve(client, job_id))
     if as_json:
         say_json({"logs": found})
@@ -165,7 +172,7 @@ def logs(job_id: Id, as_json: Json = False) -> None:
     for each in found:
         say(f"attempt {each.attempt}\n{clean_lines(each.text).rstrip()}")
     if not found:
-        say("it wrote nothing, or has not ended an attempt yet")
+        say("it wrote nothing, or has not ended an attempt yet; --follow shows what a running one writes")
 
 
 @app.command()

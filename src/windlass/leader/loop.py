@@ -66,6 +66,7 @@ class Leader:
             Chore("forget idle workers that died", 10.0, _once(upkeep.forget_idle), slow=True),
             Chore("forget workers", 60.0, _once(upkeep.forget_workers), slow=True),
             Chore("expire keys", 60.0, _once(upkeep.expire_keys), slow=True, limit_s=60.0),
+            Chore("forget followed logs", 60.0, _once(upkeep.forget_followed_logs), slow=True),
             Chore("sweep steps", 60.0, _once(upkeep.sweep_steps), slow=True, limit_s=60.0),
             Chore("expire dead letters", 60.0, lambda: chores.expire_dead_letters(upkeep), slow=True, limit_s=60.0),
             Chore("sweep tokens", 600.0, _once(upkeep.sweep_tokens), slow=True, limit_s=60.0),

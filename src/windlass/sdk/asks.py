@@ -151,8 +151,8 @@ def attempts(job_id: UUID) -> Ask[wire.Attempts]:
     return _of(job_id, "/attempts", wire.Attempts)
 
 
-def logs(job_id: UUID) -> Ask[wire.Logs]:
-    return _of(job_id, "/logs", wire.Logs)
+def logs(job_id: UUID, *, follow: bool = False) -> Ask[wire.Logs]:
+    return replace(_of(job_id, "/logs", wire.Logs), query=(("follow", "true"),) if follow else ())
 
 
 def explain(job_id: UUID) -> Ask[wire.Explanation]:

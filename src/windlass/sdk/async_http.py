@@ -117,8 +117,9 @@ class AsyncClient:
     async def attempts(self, job_id: UUID) -> list[wire.Attempt]:
         return (await self.ask(asks.attempts(job_id))).attempts
 
-    async def logs(self, job_id: UUID) -> list[wire.Log]:
-        return (await self.ask(asks.logs(job_id))).logs
+    async def logs(self, job_id: UUID, *, follow: bool = False) -> list[wire.Log]:
+        """What its attempts wrote. `follow`: also the running one, so far; for those who ask again every second."""
+        return (await self.ask(asks.logs(job_id, follow=follow))).logs
 
     async def explain(self, job_id: UUID) -> wire.Explanation:
         """Why the job is where it is, and what would help."""

@@ -90,8 +90,8 @@ class Client:
     def attempts(self, job_id: UUID) -> list[wire.Attempt]:
         return self._wait(lambda: self._client.attempts(job_id))
 
-    def logs(self, job_id: UUID) -> list[wire.Log]:
-        return self._wait(lambda: self._client.logs(job_id))
+    def logs(self, job_id: UUID, *, follow: bool = False) -> list[wire.Log]:
+        return self._wait(lambda: self._client.logs(job_id, follow=follow))
 
     def explain(self, job_id: UUID) -> wire.Explanation:
         return self._wait(lambda: self._client.explain(job_id))

@@ -166,6 +166,15 @@ class Claims:
         if rows := [(*report.lease[:4], report.fraction, report.note) for report in reports]:
             await self._postgres.pinned("report_progress", *zip(*rows, strict=True))
 
+    async def followed(self, job_ids: Collection[UUID]) -> set[UUID]:
+        """Those of the jobs whose logs somebody follows."""
+        return {row["job_id"] for row in await self._postgres.pinned("followed", list(job_ids))}
+
+    async def show_logs(self, logs: Iterable[tuple[Lease, str]]) -> None:
+        """Show what followed attempts have written so far."""
+        if rows := [(*lease[:4], text) for lease, text in logs]:
+            await self._postgres.pinned("show_logs", *zip(*rows, strict=True))
+
     async def step(self, lease: Lease, key: str) -> str | None:
         """What a step of this job returned before, as JSON text."""
         row = await self._postgres.fetchrow("step", lease.job_id, key)

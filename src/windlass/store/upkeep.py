@@ -229,6 +229,10 @@ class Upkeep:
                 return expired
             after = (page[-1]["created_at"], page[-1]["key"])
 
+    async def forget_followed_logs(self) -> int:
+        """Forget the logs of running attempts that nobody follows any more."""
+        return len(await self._postgres.fetch("forget_followed_logs"))
+
     async def sweep_steps(self, *, limit: int = _PAGE) -> int:
         """Forget the steps of jobs that finished more than a day ago, or are gone."""
         swept, after = 0, _FIRST

@@ -22,12 +22,14 @@ from windlass.store.protocol import (
     Found,
     JobQuery,
     Page,
+    RunningLog,
 )
 from windlass.store.shown import facts, to_error, to_job
 from windlass.store.statements import in_schema
 
 _PLACES: Final = 1_000  # jobs one statement looks for
 _GROUPS: Final = 200
+_FOLLOWED_S: Final = 10.0
 _SIZED: Final = 100  # dead letters whose size is looked at
 _ROW_BYTES: Final = 250  # of a row beside its long values, with its share of the indexes
 _LOOKED_AT_MAX: Final = 100_000
@@ -64,6 +66,11 @@ class Views:
         """The attempts of a job that have ended, oldest first; of more than `limit`, the newest."""
         rows = await self._postgres.pinned("attempts", job_id, limit)
         return [Attempt(**{**dict(row), "error": to_error(row["error"])}) for row in rows]
+
+    async def follow_log(self, job_id: UUID) -> RunningLog | None:
+        """What the running attempt has written so far; its worker is asked to show it for the next seconds."""
+        rows = await self._postgres.pinned("follow_log", job_id, _FOLLOWED_S)
+        return RunningLog(rows[0]["attempt"], rows[0]["log"]) if rows else None
 
     async def jobs(self, query: JobQuery | None = None) -> Page:
         """One page of a list."""

@@ -159,10 +159,11 @@ class Attempts(Told):
 
 
 class Log(Told):
-    """What an attempt wrote."""
+    """What an attempt wrote. `running`: it goes on, and this is what it has written so far."""
 
     attempt: int
     text: str
+    running: bool = False
 
 
 class Logs(Told):

@@ -113,6 +113,7 @@ def load(start: Start) -> Loaded:
 
 
 def serve(channel: "Channel", loaded: Loaded) -> None:
+    telemetry.capture_prints()
     with asyncio.Runner() as runner:
         if loaded.worker_starts:
             _start(channel, runner, loaded)
@@ -227,6 +228,7 @@ class RelayedLog(AttemptLog):
 
     def close(self) -> None:
         """The attempt is over: what a thread it left behind logs is not the next one's."""
+        self.end_line()
         with self._relaying:
             self._closed = True
 

@@ -16,7 +16,7 @@ from typing import Final
 from windlass.clock import steady_s
 from windlass.config import Config
 from windlass.lifecycle import Lost, Outcome
-from windlass.telemetry import AttemptLog, JobLogger, about
+from windlass.telemetry import JobLogger, about, log_of
 from windlass.worker.cell import Cell
 from windlass.worker.control import config_said
 from windlass.worker.forks import Forks, NotStarted, TemplateDied, can_fork, ending
@@ -177,7 +177,7 @@ class Isolation:
                 case Begun():
                     begun = True
                 case Line(text):
-                    _log_of(run).append(text)
+                    log_of(run).append(text)
                 case Progress(fraction, note):
                     run.progress = (fraction, note)
                     self.progressed(run)
@@ -188,7 +188,7 @@ class Isolation:
     def _ended(self, run: Run, done: Done) -> Outcome:
         run.settled = done.settled
         if done.dropped:
-            _log_of(run).dropped += done.dropped
+            log_of(run).dropped += done.dropped
         return outcome_heard(done)
 
     async def _died(self, run: Run, cell: Cell, *, begun: bool) -> Outcome | None:
@@ -263,9 +263,3 @@ class Isolation:
             if cell.idle_since_s <= before_s:
                 self._idle.remove(cell)
                 cell.retire()
-
-
-def _log_of(run: Run) -> AttemptLog:
-    if not isinstance(run.log, AttemptLog):
-        run.log = AttemptLog()
-    return run.log

@@ -76,6 +76,7 @@ async def serve(end: socket.socket, slots: Slots) -> int:
         return EXIT_REFUSED
     # Again: an app may set logging up for itself when it is imported, and silence ours.
     telemetry.configure(config.worker.log_level, config.worker.log_format, worker=start["name"])
+    telemetry.capture_prints()
     if not app.types:
         _log.warning("app %r declares no jobs: this worker finds none to run", start["app"])
     declared = [job.declared() for job in app.types.values()]

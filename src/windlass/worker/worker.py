@@ -23,7 +23,7 @@ from windlass.lifecycle import Released, Settlement, storable
 from windlass.model import Lease
 from windlass.store.protocol import Claims, Hints, Progress, channel
 from windlass.store.protocol.hand_over import handed
-from windlass.telemetry import about
+from windlass.telemetry import about, log_of
 from windlass.worker.claimer import Claimer, Post
 from windlass.worker.control import Control
 from windlass.worker.desk import Desk
@@ -246,6 +246,7 @@ class Worker:
             if now_s - before_s > 2 * _PROGRESS_S:
                 self._hearing.was_held_up(now_s)
             await _try("showing progress", self._show_progress())
+            await _try("showing logs", self._show_logs(now_s))
             if self._claimer.troubled or now_s - strays_s >= self._config.lease.heartbeat_s:
                 strays_s = now_s
                 self._claimer.troubled = False
@@ -284,6 +285,20 @@ class Worker:
                 text = None if note is None else storable(note)
                 reports.append(Progress(run.lease, min(max(fraction, 0.0), 1.0), text))
         await self._claims.report_progress(reports)
+
+    async def _show_logs(self, now_s: float) -> None:
+        """What attempts have written so far, of those that somebody follows. Attempts of less than a second are not looked
+        for: their logs are kept when they end, in a moment."""
+        writing = {
+            run.lease.job_id: run
+            for run in tuple(self.desk.runs.values())
+            if run.log is not None and now_s - run.began_s > _PROGRESS_S
+        }
+        if not writing:
+            return
+        followed = await self._claims.followed(writing)
+        texts = [(writing[job_id].lease, log_of(writing[job_id]).text_so_far()) for job_id in followed]
+        await self._claims.show_logs([(lease, storable(text)) for lease, text in texts if text])
 
     # What contexts reach for (context.Reach). -----------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from windlass.store.protocol.views import (
     Found,
     JobQuery,
     Page,
+    RunningLog,
     Views,
 )
 from windlass.store.protocol.workers import Ask, Claims, Progress, Receipt, Settled, merged
@@ -42,6 +43,7 @@ __all__ = [
     "Pusher",
     "Receipt",
     "Rolled",
+    "RunningLog",
     "Settled",
     "Upkeep",
     "User",

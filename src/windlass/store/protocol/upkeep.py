@@ -143,6 +143,9 @@ class Upkeep(Protocol):
     async def expire_keys(self, *, limit: int = ...) -> int:
         """Forget idempotency keys past their time whose job has finished."""
 
+    async def forget_followed_logs(self) -> int:
+        """Forget the logs of running attempts that nobody follows any more."""
+
     async def sweep_steps(self, *, limit: int = ...) -> int:
         """Forget the steps of jobs that finished more than a day ago, or are gone."""
 

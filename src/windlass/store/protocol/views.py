@@ -75,6 +75,14 @@ class DeadLetterGroups:
 
 
 @dataclass(frozen=True, slots=True)
+class RunningLog:
+    """What an attempt under way has written so far."""
+
+    attempt: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetterSize:
     """How much failed jobs take. `bytes_per_job` is an average of the newest ones; `retention_days` 0: kept for ever."""
 
@@ -98,13 +106,17 @@ class Check:
 
 
 class Views(Protocol):
-    """What people look at. Reads only."""
+    """What people look at. Reads only, but for the note that somebody follows a log."""
 
     async def job(self, job_id: UUID) -> Job:
         """One job wherever it is. Raises JobNotFound."""
 
     async def attempts(self, job_id: UUID, *, limit: int | None = None) -> list[Attempt]:
         """The attempts of a job that have ended, oldest first; of more than `limit`, the newest."""
+
+    async def follow_log(self, job_id: UUID) -> RunningLog | None:
+        """What the running attempt has written so far; its worker is asked to show it for the next seconds. None: nothing
+        yet. Call it about once a second for as long as somebody looks."""
 
     async def jobs(self, query: JobQuery | None = None) -> Page:
         """One page of a list."""

@@ -102,6 +102,12 @@ class Claims(Protocol):
     async def report_progress(self, reports: Iterable[Progress]) -> None:
         """Show how far attempts have come."""
 
+    async def followed(self, job_ids: Collection[UUID]) -> set[UUID]:
+        """Those of the jobs whose logs somebody follows."""
+
+    async def show_logs(self, logs: Iterable[tuple[Lease, str]]) -> None:
+        """Show what followed attempts have written so far."""
+
     async def step(self, lease: Lease, key: str) -> str | None:
         """What a step of this job returned before, as JSON text."""
 

@@ -109,6 +109,21 @@ from unnest($1::uuid[], $2::integer[], $3::uuid[], $4::uuid[], $5::real[], $6::t
 where r.job_id = any (array[p.job_id]) and r.attempt = p.attempt and r.token = p.token
   and r.worker_id is not distinct from p.worker_id;
 
+-- name: followed
+-- Those of the given jobs whose logs somebody follows. Primary keys, of a table that is nearly always empty.
+select f.job_id from windlass.followed_log f where f.job_id = any ($1::uuid[]) and f.until > now();
+
+-- name: show_logs
+-- What followed attempts have written so far. Fence: job, attempt, token and worker, as for every write about a claimed job.
+update windlass.followed_log f set attempt = l.attempt, token = l.token, log = l.log
+from unnest($1::uuid[], $2::integer[], $3::uuid[], $4::uuid[], $5::text[]) as l (job_id, attempt, token, worker_id, log)
+where f.job_id = any (array[l.job_id]) and (f.token, f.log) is distinct from (l.token, l.log)
+  and exists (
+    select from windlass.running r
+    where r.job_id = any (array[l.job_id]) and r.attempt = l.attempt and r.token = l.token
+      and r.worker_id is not distinct from l.worker_id
+  );
+
 -- name: step
 -- What an earlier attempt, or this one, kept of a step.
 select s.result from windlass.step s where s.job_id = $1 and s.key = $2;

@@ -109,6 +109,10 @@ with deltas as (
 insert into windlass.tally (horizon, status, queue, type, n)
 select pg_snapshot_xmin(pg_current_snapshot()), s.status, s.queue, s.type, s.n from summed s where s.n <> 0;
 
+-- name: forget_followed_logs
+-- Remove the logs that nobody follows any more. Reads a table that holds what is being followed, and nothing else.
+delete from windlass.followed_log f where f.until < now() - interval '1 minute' returning f.job_id;
+
 -- name: old_steps
 -- Jobs with steps that were done long ago, by id, after the last one seen. Index: step_pkey.
 select s.job_id, max(s.at) < now() - make_interval(secs => $1) as old

@@ -126,6 +126,25 @@ from windlass.outcome_kept o where o.job_id = $1 and o.started_at is not null
 order by attempt desc, ended_at desc limit $2
 ) n order by n.attempt, n.ended_at;
 
+-- name: follow_log
+-- Follow the log of a job that is not finished, for $2 seconds from now, and read what its running attempt has written so far. The one
+-- statement here that writes: a note for the job's worker. Primary keys only.
+with unfinished as (
+  select j.job_id from windlass.running j where j.job_id = $1
+  union all select j.job_id from windlass.ready j where j.job_id = $1
+  union all select j.job_id from windlass.scheduled j where j.job_id = $1
+  union all select j.job_id from windlass.held j where j.job_id = $1
+  limit 1
+), followed as (
+  insert into windlass.followed_log (job_id, until)
+  select u.job_id, now() + make_interval(secs => $2) from unfinished u
+  on conflict (job_id) do update set until = excluded.until
+  returning job_id, attempt, token, log
+)
+select r.attempt, r.worker_id, r.token, r.claimed_at as started_at, f.log
+from followed f join windlass.running r on r.job_id = any (array[f.job_id]) and r.token = f.token
+where f.log is not null;
+
 -- name: dead_letter_groups
 -- The newest failed jobs by type and kind of error. Index: outcome_failed, or outcome_status_type or _queue where one is
 -- given; with both, those of the type are walked, and those of the queue kept. The error itself, which may be long, is

@@ -1,0 +1,1 @@
+drop table windlass.followed_log;
