@@ -98,8 +98,8 @@ async def drain_bare(bench: Bench) -> float:
     async def claim() -> list[asyncpg.Record]:
         nonlocal floor
         rows = await one.fetch(
-            "select * from windlass.claim_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-            bench.worker_id, token, [QUEUE], [1], [floor], [TYPE], BATCH, 0, BATCH,
+            "select * from windlass.claim_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+            bench.worker_id, token, [QUEUE], [1], [floor], [TYPE], BATCH, 0, BATCH, BATCH,
         )  # fmt: skip
         floor = rows[0]["rank"] if rows else floor
         return rows

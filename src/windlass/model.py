@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
 from windlass.errors import InvalidId, InvalidJob
+from windlass.queue_names import check_served
 
 
 class Status(StrEnum):
@@ -199,19 +200,20 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class KnownType:
-    """A declared type. `alive`: some living worker runs its jobs now. `versions`: how many different declarations of it
-    living workers have. `current`: there is one, and the schema is its own."""
+    """A declared type. `alive`: some living worker knows it. `versions`: how many different declarations of it living workers
+    have. `current`: there is one, and the schema is its own. `served_by`: how many of those workers serve its queue and claim its jobs."""
 
     declared: Declared
     alive: bool
     versions: int = 0
     current: bool = False
+    served_by: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NewWorker:
-    """One worker process as it registers. `id` is random per process start and never used again. `digests`: the version
-    of each of its types (Declared.digest), in their order."""
+    """One worker process as it registers. `id` is random per process start and never used again. `queues`: what it serves,
+    names and patterns (queue_names.py). `digests`: the version of each of its types (Declared.digest), in their order."""
 
     id: UUID
     name: str
@@ -249,13 +251,15 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A named line. `depth` counts what is due, paused or not; `oldest_age_s`: how long the oldest of those next in line has waited."""
+    """A named line. `depth` counts what is due, paused or not; `oldest_age_s`: how long the oldest of those next in line has waited.
+    `served_by`: how many living workers claim from it."""
 
     name: str
     paused: bool
     depth: int
     oldest_age_s: float | None
     counts: dict[Status, int]
+    served_by: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +377,7 @@ def check_new_worker(worker: NewWorker) -> None:
     check_text("name", worker.name, type_name_max)
     check_number("threads", worker.threads, 1, thread_demand_max)
     for queue in worker.queues:
-        check_name("queues", queue, queue_name_max)
+        check_served("queues", queue)
     for type_ in worker.types:
         check_name("types", type_, type_name_max)
 

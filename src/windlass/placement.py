@@ -16,6 +16,9 @@ from itertools import product
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from windlass import queue_names
+from windlass.queue_names import is_pattern
+
 Shape: TypeAlias = tuple[str, str, int]  # queue, type and thread demand: who can hold one job can hold its equals
 
 
@@ -34,7 +37,8 @@ class Wide(NamedTuple):
 
 
 class Room(NamedTuple):
-    """A live worker. `last_claim` is any number that grows with time; None: it never claimed.
+    """A live worker. `queues`: what it serves, names and patterns. `last_claim` is any number that grows with time; None: it
+    never claimed.
 
     `latest_rank`: of what it has claimed lately and runs, the one furthest back in the line. `lost`: threads held by handlers that cannot be
     stopped; they are among the busy ones, and come back only with a new process.
@@ -80,12 +84,13 @@ def room(threads: int, busy: int, reserved: int | None) -> int:
 
 
 def serves(worker: Room, queue: str, type_: str) -> bool:
-    return queue in worker.queues and type_ in worker.types
+    return type_ in worker.types and (queue in worker.queues or queue_names.serves(worker.queues, queue))
 
 
-def lines(workers: Iterable[Room]) -> dict[tuple[str, str], int]:
-    """Where wide jobs may wait for workers that could hold them: by queue and type, up to how many threads."""
-    return widest_by_line(worker for worker in workers if not worker.draining)
+def lines(workers: Iterable[Room], found: Iterable[str] = ()) -> dict[tuple[str, str], int]:
+    """Where wide jobs may wait for workers that could hold them: by queue and type, up to how many threads. `found`: queues with
+    wide jobs, which may be served by pattern."""
+    return widest_by_line((worker for worker in workers if not worker.draining), found)
 
 
 def passed_over(waiting: Iterable[Wide], workers: Iterable[Room]) -> Iterator[Wide]:
@@ -165,17 +170,54 @@ def reserve(waiting: Sequence[Wide], workers: Sequence[Room], held: Collection[R
     return list(kept.values())
 
 
-def widest_by_line(workers: Iterable[Room]) -> dict[tuple[str, str], int]:
+def widest_by_line(workers: Iterable[Room], found: Iterable[str] = ()) -> dict[tuple[str, str], int]:
     """The most threads any worker has, for every queue and type that is served: a job that asks for more is too wide.
 
-    Workers that drain or have lost threads count in full: they are about to be replaced, and narrowing cannot be
-    undone. What nobody serves is not too wide: it waits for someone who does.
+    Of queues that are served by pattern, those that were `found`. What nobody serves is not too wide: it waits for someone who does.
     """
-    widest: dict[tuple[str, str], int] = {}
-    for kind in {(worker.queues, worker.types, worker.threads) for worker in workers}:
-        for line in product(kind[0], kind[1]):
-            widest[line] = max(kind[2], widest.get(line, 0))
-    return widest
+    widths = Widths(workers)
+    return widths.named() | widths.of_queues(found)
+
+
+class Widths:
+    """The most threads any worker has, by what workers serve (a queue or a pattern) and type.
+
+    Workers that drain or have lost threads count in full: they are about to be replaced, and narrowing cannot be undone.
+    """
+
+    def __init__(self, workers: Iterable[Room]) -> None:
+        self._widest: dict[tuple[str, str], int] = {}
+        for queues, types, threads in {(worker.queues, worker.types, worker.threads) for worker in workers}:
+            for line in product(queues, types):
+                self._widest[line] = max(threads, self._widest.get(line, 0))
+        self._by_pattern = [(line, width) for line, width in self._widest.items() if is_pattern(line[0])]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Widths) and self._widest == other._widest
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def of(self, queue: str, type_: str) -> int:
+        """0: nobody serves it."""
+        widths = [
+            width
+            for (pattern, of_type), width in self._by_pattern
+            if of_type == type_ and queue_names.matches(pattern, queue)
+        ]
+        return max(self._widest.get((queue, type_), 0), *widths, 0)
+
+    def named(self) -> dict[tuple[str, str], int]:
+        """The lines whose queue some worker serves by name."""
+        if not self._by_pattern:
+            return self._widest
+        return {line: self.of(*line) for line in self._widest if not is_pattern(line[0])}
+
+    def of_queues(self, queues: Iterable[str]) -> dict[tuple[str, str], int]:
+        """The lines of these queues that some worker serves by pattern."""
+        if not self._by_pattern:
+            return {}
+        types = {type_ for (_, type_), _ in self._by_pattern}
+        return {line: width for line in product(queues, types) if (width := self.of(*line))}
 
 
 class Turns:

@@ -17,9 +17,9 @@ async def held_claim(connection: Connection, worker: WorkerRig) -> AsyncIterator
     """A claim whose transaction commits when the block ends."""
     async with connection.transaction():
         yield await connection.fetch(
-            "select * from windlass.claim_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            "select * from windlass.claim_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
             worker.id, uuid4(), worker.queues, [1] * len(worker.queues), [-(2**63)] * len(worker.queues), worker.types,
-            worker.threads, 0, 100,
+            worker.threads, 0, 100, 100,
         )  # fmt: skip
 
 

@@ -163,7 +163,10 @@ def test_queues_workers_and_types_are_shown(windlass: Cluster) -> None:
     assert windlass.json("queues", "resume", "quiet") == {"queue": "quiet", "paused": False}
     assert [each["threads"] for each in windlass.json("workers", "list")["workers"]] == [4]
     eventually(lambda: "0/4" in windlass("workers", "list").stdout)  # what other tests have submitted is done
-    assert {"email", "webhook", "resize_image"} <= {each["name"] for each in windlass.json("types", "list")["types"]}
+    types = windlass.json("types", "list")["types"]
+    assert {"email", "webhook", "resize_image"} <= {each["name"] for each in types}
+    assert {each["served_by"] for each in types} == {1}
+    assert "1 worker " in windlass("types", "list").stdout
 
 
 def test_people_and_programs_get_their_own_ways_in_and_lose_them(windlass: Cluster) -> None:

@@ -26,7 +26,8 @@ from windlass.store.store import open_store
 @pytest.fixture(scope="module")
 def running(in_memory: Path) -> Iterator[Up]:
     """In a new folder, as the first time."""
-    with up("--app", "examples.hello:app", folder=in_memory / "first") as made:
+    apps = ("--app", "examples.hello:app", "--app", "tests.worker.apps.queues:app")
+    with up(*apps, folder=in_memory / "first") as made:
         yield made
 
 
@@ -48,6 +49,12 @@ def test_it_serves_the_built_in_types_and_those_of_an_app(running: Up) -> None:
     assert {"add_numbers", "resize_image", "webhook", "greet"} <= set(running.report["types"])
     assert running.until(running.submit("add_numbers", a=2, b=3), "completed")["result"] == 5
     assert running.until(running.submit("greet", name="Ada"), "completed")["result"] == "Hello, Ada!"
+
+
+def test_it_serves_the_queues_that_an_app_names(running: Up) -> None:
+    assert running.until(running.submit("send_letter"), "completed")["result"] == "mail"
+    (worker,) = running.asked("GET", "/v1/workers").json()["workers"]
+    assert worker["queues"] == ["default", "mail", "reports"]
 
 
 def test_it_is_up_within_seconds(running: Up) -> None:

@@ -64,13 +64,13 @@ async def test_a_worker_whose_claims_keep_failing_ends_non_zero_and_is_replaced(
         (worker,) = here.workers
         busy = await store.intake.enqueue([NewJob("toil", {"seconds": 4})])
         await aeventually(lambda: _is(store, busy[0].id, Status.RUNNING))
-        await sql.execute("alter function windlass.claim_v1 rename to claim_v0")
+        await sql.execute("alter function windlass.claim_v2 rename to claim_v0")
         (waiting,) = await store.intake.enqueue([NewJob("work")])
-        await _says(here, "claiming fails, and is tried again.*claim_v1.* does not exist")
+        await _says(here, "claiming fails, and is tried again.*claim_v2.* does not exist")
         await _says(here, DEAF)
         await _says(here, f"has ended with exit code {EXIT_DEAF}, with 0 jobs under way")
         here.ready(2)
-        await sql.execute("alter function windlass.claim_v0 rename to claim_v1")
+        await sql.execute("alter function windlass.claim_v0 rename to claim_v2")
         jobs = [await _completes(store, one) for one in (busy[0].id, waiting.id)]
         assert here.process.poll() is None
         assert worker.pid not in {one.pid for one in here.workers}

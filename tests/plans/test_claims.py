@@ -15,6 +15,7 @@ from tests.plans.probe import Act, Probe, probing
 from windlass.lifecycle import Completed, Failed, Outcome, Released, settle
 from windlass.model import Error, Lease, NewJob
 from windlass.store.claims import Claims
+from windlass.store.lines import page_of_lines
 from windlass.store.protocol import Ask
 from windlass.store.store import Store
 
@@ -56,6 +57,15 @@ async def test_a_claim_over_many_queues_and_demands_looks_no_further_than_its_bu
     print(f"claim of {BATCH} threads, 3 queues, 8 demands: {seen.buffers} buffers, {seen.visited} rows visited")
     assert seen.visited <= looked + 3 * BATCH
     assert seen.buffers < 40 * BATCH
+
+
+async def test_a_claim_by_pattern_steps_over_lines_and_not_over_jobs(pinned: Probe, sample: Sample) -> None:
+    seen = await pinned.best(lambda store: page_of_lines(store.postgres, ["m", "crowd"]))
+    lines = 2 * 8 + 2  # mail and media in eight widths; crowded in two
+    others = 3  # bulk, default, lonely: one step each, however many widths they have
+    print(f"lines found by pattern: {seen.buffers} buffers, {seen.visited} rows visited")
+    assert seen.visited <= lines + others
+    assert seen.buffers < 8 * (lines + others)
 
 
 async def test_wide_jobs_at_the_head_cost_a_narrow_claim_nothing(pinned: Probe, sample: Sample) -> None:

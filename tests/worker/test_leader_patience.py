@@ -104,15 +104,22 @@ async def test_what_a_leader_saw_in_an_earlier_term_is_not_taken_to_have_lasted(
     await sql.execute("update windlass.ready set ready_at = now() - interval '1 h'")
     chore = kind(store.upkeep, PlacementConfig(hold_unknown_after_s=60, too_wide_grace_s=60))
     await chore()
-    chore._since_s = {key: since_s - 100 for key, since_s in chore._since_s.items()}  # type: ignore[assignment]
+    _as_if_seen_long_ago(chore)
     chore._looked_s -= 100
     await chore()
     untouched = await sql.fetch("select thread_demand from windlass.ready order by thread_demand")
     assert [row[0] for row in untouched] == [1, 8]
-    chore._since_s = {key: since_s - 100 for key, since_s in chore._since_s.items()}  # type: ignore[assignment]
+    _as_if_seen_long_ago(chore)
     await chore()
     left = [row[0] for row in await sql.fetch("select thread_demand from windlass.ready order by thread_demand")]
     assert left == ([8] if kind is HoldUnknown else [1, 1])
+
+
+def _as_if_seen_long_ago(chore: HoldUnknown | TooWide) -> None:
+    if isinstance(chore, HoldUnknown):
+        chore._since_s = {type_: since_s - 100 for type_, since_s in chore._since_s.items()}
+    else:
+        chore._seen = [(since_s - 100, widths) for since_s, widths in chore._seen]
 
 
 async def waited(store: Store, for_s: float) -> bool:

@@ -23,7 +23,7 @@ async def test_a_worker_that_leaves_by_itself_is_shown_draining_and_is_replaced(
         (worker,) = await crew.living()
         job_id = await crew.enqueue("wait", file=str(tmp_path / "go"), begun=str(tmp_path / "begun"))
         await begun(tmp_path / "begun")
-        await sql.execute("alter function windlass.claim_v1 rename to claim_v0")  # it goes deaf, and says so
+        await sql.execute("alter function windlass.claim_v2 rename to claim_v0")  # it goes deaf, and says so
 
         async def shown() -> bool:
             (seen,) = [one for one in await store.views.workers() if one.id == worker.id]
@@ -32,7 +32,7 @@ async def test_a_worker_that_leaves_by_itself_is_shown_draining_and_is_replaced(
 
         await aeventually(shown, 20)
         assert (await store.views.job(job_id)).status is Status.RUNNING
-        await sql.execute("alter function windlass.claim_v0 rename to claim_v1")
+        await sql.execute("alter function windlass.claim_v0 rename to claim_v2")
         (tmp_path / "go").touch()
         done = await crew.until(job_id, Status.COMPLETED)
         assert (done.worker_id, done.attempt) == (worker.id, 1)

@@ -58,6 +58,7 @@ def _type_told(known: KnownType) -> JobType:
         isolation=declared.isolation,
         alive=known.alive,
         versions=known.versions,
+        served_by=known.served_by,
         description=declared.description,
         payload_schema=None if declared.schema is None else Raw(declared.schema.encode()),
     )
@@ -76,7 +77,8 @@ endpoints: Final = [
     Endpoint(
         *("GET", "/v1/queues", "read", queues),
         summary="List queues",
-        description="Every queue that has jobs or settings, with its depth and the age of the oldest job that is due.",
+        description="Every queue that has jobs or settings, with its depth, the age of the oldest job that is due, and how many "
+        "workers claim from it.",
         tag=_TAG,
         query=Page,
         answers={200: Queues},
@@ -109,7 +111,8 @@ endpoints: Final = [
         *("GET", "/v1/types", "read", types),
         summary="List job types",
         description="Every type a worker has declared: its defaults and, where it is known, the schema of its payload. "
-        "`alive`: some worker runs its jobs now. `versions`: how many different declarations living workers have.",
+        "`alive`: some living worker knows it. `served_by`: how many of these claim from its queue; 0: its jobs wait. `versions`: "
+        "how many different declarations living workers have.",
         tag=_TAG,
         query=Page,
         answers={200: JobTypes},

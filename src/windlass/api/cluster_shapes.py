@@ -68,6 +68,7 @@ def queue_told(queue: Queue) -> QueueTold:
         depth=queue.depth,
         oldest_age_s=queue.oldest_age_s,
         statuses={status.value: count for status, count in sorted(queue.counts.items()) if count},
+        served_by=queue.served_by,
     )
 
 

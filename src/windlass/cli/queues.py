@@ -14,7 +14,7 @@ Name = Annotated[str, typer.Argument(help="The queue.", metavar="QUEUE")]
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List queues: how many jobs wait in each, and for how long the oldest.
+    """List queues: how many workers serve each, how many jobs wait in it, and for how long the oldest.
 
     Example: windlass queues list
     """
@@ -24,18 +24,19 @@ def list_(as_json: Json = False) -> None:
         say_json({"queues": found})
         return
     table(
-        ["queue", "state", "waiting", "running", "scheduled", "held", "oldest"],
+        ["queue", "state", "workers", "waiting", "running", "scheduled", "held", "oldest"],
         (
             (
                 each.name,
                 "paused" if each.paused else "open",
+                f"{each.served_by:,}",
                 f"{each.depth:,}",
                 *tuple(f"{each.statuses.get(status, 0):,}" for status in ("running", "scheduled", "held")),
                 span(each.oldest_age_s),
             )
             for each in found
         ),
-        right=["waiting", "running", "scheduled", "held", "oldest"],
+        right=["workers", "waiting", "running", "scheduled", "held", "oldest"],
         empty="no queues yet",
     )
 

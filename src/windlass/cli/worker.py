@@ -46,7 +46,12 @@ Workers = Annotated[
     ),
 ]
 Queues = Annotated[
-    str | None, typer.Option(help="Queues served, with weights, as a,b=3 (also WINDLASS_QUEUES).", metavar="QUEUES")
+    str | None,
+    typer.Option(
+        help="Queues served, with weights, as a,b=3,'tenant-*'; '*': all; not given: those that the types of the app name "
+        "(also WINDLASS_QUEUES).",
+        metavar="QUEUES",
+    ),
 ]
 Name = Annotated[
     str | None, typer.Option(envvar="WINDLASS_NAME", help="What the workers are called; else by this host.")

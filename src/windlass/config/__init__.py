@@ -26,6 +26,7 @@ from windlass.config.roles import (
 )
 from windlass.config.rules import Rule, variable
 from windlass.errors import Misconfigured
+from windlass.queue_names import is_served_name
 
 __all__ = [
     "ApiConfig",
@@ -225,12 +226,12 @@ def _unreadable(config: Config) -> Iterator[str]:
 
 
 def queue_weights(text: str) -> dict[str, int]:
-    """Queues with their weights, from `a,b=3`. Raises ValueError."""
+    """Queues with their weights, from `a,b=3,tenant-*`; empty: none is named. Raises ValueError."""
     weights: dict[str, int] = {}
-    for part in text.split(","):
+    for part in text.split(",") if text else ():
         name, equals, number = (piece.strip() for piece in part.partition("="))
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,99}", name):
-            raise ValueError(f"{_cut(name)} is no queue's name; write names and weights as a,b=3")
+        if not is_served_name(name):
+            raise ValueError(f"{_cut(name)} is no queue's name; write names, patterns and weights as a,b=3,tenant-*")
         if equals and not (number.isdecimal() and 1 <= int(number) <= 1000):
             raise ValueError(f"the weight of {name} must be a whole number from 1 to 1,000")
         if name in weights:

@@ -146,7 +146,11 @@ class WorkerConfig:
     workers: str = setting(
         "", "worker processes by their threads, as 4,8: used instead of the two above unless empty", unit="threads"
     )
-    queues: str = setting("default", "the queues served, with weights: a,b=3", unit="names")
+    queues: str = setting(
+        "",
+        "the queues served, with weights: a,b=3,tenant-*; *: all there are; empty: those that the types of the app name",
+        unit="names",
+    )
     poll_s: float = setting(1.0, "an idle worker looks for jobs every, hinted or not", unit="s", least=0.05, most=60)
     buffer_s: float = setting(0.05, "a worker claims ahead what it will begin within", unit="s", least=0, most=1)
     stop_ask_s: float = setting(

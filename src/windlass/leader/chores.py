@@ -15,9 +15,10 @@ from windlass.bus.protocol import NoWaker, Waker
 from windlass.clock import steady_s
 from windlass.config import PlacementConfig
 from windlass.lifecycle import Lost, settle
-from windlass.model import Status, Want, thread_demand_max
-from windlass.placement import Reservation, Room, early, lines, passed_over, reserve, widest_by_line
-from windlass.store.protocol import Claims, LostLease, Receipt, Upkeep, WideJob
+from windlass.model import Status, Want
+from windlass.placement import Reservation, Room, Widths, early, lines, passed_over, reserve, widest_by_line
+from windlass.queue_names import prefixes
+from windlass.store.protocol import Claims, LostLease, Receipt, Upkeep, WideJob, WideQueues
 
 PAGE: Final = 1_000
 # Longer than it takes to find a new leader: threads that drained for a wide job are not given away meanwhile.
@@ -112,6 +113,21 @@ class HoldUnknown:
         return await self._upkeep.hold_unknown(after_s=self._after_s, types=types, limit=PAGE) >= PAGE
 
 
+class FoundQueues:
+    """The queues with wide jobs, where workers serve queues by pattern: a page a look, round and round."""
+
+    def __init__(self, upkeep: Upkeep) -> None:
+        self._upkeep = upkeep
+        self._last: WideQueues | None = None
+
+    async def next(self, workers: Sequence[Room]) -> Sequence[str]:
+        patterns = prefixes({queue for worker in workers for queue in worker.queues})
+        if not patterns:
+            return ()
+        self._last = await self._upkeep.wide_queues(sorted(patterns), self._last)
+        return self._last.queues
+
+
 class Reserve:
     """Threads are kept free, until they start, for wide jobs that were passed over and for the first of the others.
 
@@ -125,6 +141,7 @@ class Reserve:
         self._after_s = placement.reserve_after_s
         self._due: set[UUID] = set()
         self._early: set[UUID] = set()
+        self._found = FoundQueues(upkeep)
 
     async def __call__(self) -> float | None:
         """Comes back sooner than usual while workers are busy: else nobody is passed over."""
@@ -144,8 +161,9 @@ class Reserve:
         if not known and not any(worker.busy for worker in workers):
             return []
         # Not more than half of the workers can be reserved: a page that long leaves nobody out.
+        found = await self._found.next(workers)
         waiting = await self._upkeep.waiting_wide(
-            lines(workers), waited_s=self._after_s, known=known, limit=max(_LINE, len(workers) // 2)
+            lines(workers, found), waited_s=self._after_s, known=known, limit=max(_LINE, len(workers) // 2)
         )
         due = (known - self._early) | {job.job_id for job in passed_over(waiting, workers)}
         self._early = early(waiting, workers, due, self._early)
@@ -164,24 +182,35 @@ class TooWide:
     def __init__(self, upkeep: Upkeep, placement: PlacementConfig) -> None:
         self._upkeep = upkeep
         self._grace_s = placement.too_wide_grace_s
-        self._widest: dict[tuple[str, str], int] = {}
-        self._since_s: dict[tuple[str, str], float] = {}
+        self._found = FoundQueues(upkeep)
+        self._seen: list[tuple[float, Widths]] = []  # since when workers were that wide; the last is what they are now
         self._looked_s = 0.0
 
     async def __call__(self) -> bool:
         """One page; says whether it was full."""
-        widest = widest_by_line(await self._upkeep.rooms())
-        now_s = steady_s()
-        before = self._widest if now_s - self._looked_s < _BLIND_S else {}
-        self._looked_s = now_s
-        shrunk = {line for line, width in widest.items() if width < before.get(line, thread_demand_max)}
-        self._since_s = {line: now_s if line in shrunk else self._since_s.get(line, now_s) for line in widest}
-        self._widest = widest
-        settled = {line: width for line, width in widest.items() if now_s - self._since_s[line] >= self._grace_s}
+        workers = await self._upkeep.rooms()
+        self._note(Widths(workers), steady_s())
+        widest = widest_by_line(workers, await self._found.next(workers))
+        settled = {line: width for line, width in widest.items() if self._has_settled(line, width)}
         jobs = await self._upkeep.too_wide(settled, waited_s=self._grace_s, limit=PAGE)
         await self._narrow([job for job in jobs if job.if_too_wide == "narrow"])
         await self._give_up([job for job in jobs if job.if_too_wide == "fail"], widest)
         return len(jobs) >= PAGE
+
+    def _note(self, widths: Widths, now_s: float) -> None:
+        """Remember how wide workers were during the grace before now."""
+        if now_s - self._looked_s >= _BLIND_S:
+            self._seen = []
+        self._looked_s = now_s
+        if not self._seen or self._seen[-1][1] != widths:
+            self._seen.append((now_s, widths))
+        ended = [n for n, (since_s, _) in enumerate(self._seen) if n > 0 and since_s <= now_s - self._grace_s]
+        self._seen = self._seen[max(ended, default=0) :]
+
+    def _has_settled(self, line: tuple[str, str], width: int) -> bool:
+        """Whether some worker served this line all through the grace, and none that was wider."""
+        whole_grace = self._seen[0][0] <= self._looked_s - self._grace_s
+        return whole_grace and all(0 < then.of(*line) <= width for _, then in self._seen[:-1])
 
     async def _narrow(self, jobs: list[WideJob]) -> None:
         narrowed = await self._upkeep.narrow(jobs) if jobs else set()

@@ -59,4 +59,10 @@ def known_type(row: Record) -> KnownType:
         description=row["description"],
         schema=row["schema"],
     )
-    return KnownType(declared, alive=row["versions"] > 0, versions=row["versions"], current=row["current"])
+    return KnownType(
+        declared,
+        alive=row["versions"] > 0,
+        versions=row["versions"],
+        current=row["current"],
+        served_by=row["served_by"],
+    )

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -18,12 +19,18 @@ from asyncpg import PostgresError, UniqueViolationError
 from windlass.errors import Corrupt, LeaseLost, WindlassError
 from windlass.lifecycle import Released, Settlement, error_document, settle
 from windlass.model import Error, Lease, Status, thread_demand_max
+from windlass.queue_names import is_pattern, prefixes, serves
 from windlass.store.floors import Floors
 from windlass.store.foreign import adapted
+from windlass.store.lines import BEFORE_ALL, Line, page_of_lines
 from windlass.store.postgres import Postgres
 from windlass.store.protocol import Ask, Progress, Receipt, merged
 
 _LOWEST: Final = -(2**63)
+_PAGES: Final = 16  # of lines, in one claim: 4,096 lines, 20 to 30 ms
+_FEW_LINES: Final = 16
+_SHARE: Final = 4
+_SHARE_LEAST: Final = 4
 _BATCH_CHARS_MAX: Final = 16_000_000
 # Data that cannot be what it should, a constraint, a limit of the server: the row's fault, not the moment's.
 _BAD_ROW: Final = ("22", "23", "54")
@@ -38,6 +45,8 @@ class Claims:
     def __init__(self, postgres: Postgres) -> None:
         self._postgres = postgres
         self._floors: Floors[tuple[str, int], int] = Floors()
+        self._next_page: dict[tuple[str, ...], Line] = {}  # by patterns: where the next look at their lines begins
+        self._overlooked_page = BEFORE_ALL
 
     def look_afresh(self) -> None:
         """Make the next claim a full look: after a wake-up, a pause or a release."""
@@ -48,18 +57,51 @@ class Claims:
         what is left of the budget can be asked for again."""
         began_s = time.monotonic()
         floors = {
-            key: floor for key, floor in self._floors.at(began_s).items() if key[0] in ask.queues and key[1] <= ask.free
+            key: floor
+            for key, floor in self._floors.at(began_s).items()
+            if (key[0] in ask.queues or serves(ask.queues, key[0])) and key[1] <= ask.free
         }
-        widest = min(ask.free, thread_demand_max)
-        looks = floors or {(queue, demand): _LOWEST for queue in ask.queues for demand in range(1, widest + 1)}
+        patterns = [] if floors else prefixes(ask.queues)
         try:
-            rows = await self._take(ask, looks)
+            if patterns:
+                rows, saw_all = await self._take_by_pages(ask, patterns)
+            else:
+                rows, saw_all = await self._take(ask, floors or _named_lines(ask)), True
         except WindlassError:
             self._floors.forget()
             raise
         leases = [Lease._make(row) for row in rows]
-        self._learn(ask, leases, full=not floors, began_s=began_s)
+        if saw_all:
+            self._learn(ask, leases, full=not floors, began_s=began_s)
         return await self._whole(leases)
+
+    async def _take_by_pages(self, ask: Ask, patterns: list[str]) -> tuple[list[asyncpg.Record], bool]:
+        """A full look for a worker that serves queues by pattern: at its named queues, and at the next page of lines that match. A
+        page that leaves room is followed by the next, up to `_PAGES`, so that a claim never costs more than that. Also returns whether
+        one page had all lines: only then may the next claims begin at floors, or they would pass over the other pages."""
+        place = tuple(patterns)
+        began_at = self._next_page.get(place, BEFORE_ALL)
+        taken: list[asyncpg.Record] = []
+        left, looks = ask, _named_lines(ask)
+        for n in range(_PAGES):
+            after = self._next_page.get(place, BEFORE_ALL)
+            try:
+                page = await page_of_lines(self._postgres, patterns, after, widest=ask.free)
+                rows = await self._take(left, looks | page.lowest, lines=len(page.lowest))
+            except WindlassError:
+                if taken:
+                    break  # what was claimed before must be begun; whatever is wrong shows at the next claim
+                raise
+            self._next_page[place] = page.end
+            if after == page.end == BEFORE_ALL:
+                return taken + rows, n == 0
+            taken += rows
+            threads = sum(row["threads"] for row in rows)
+            left = replace(left, busy=left.busy + threads, budget=_budget(left) - threads, most=left.most - len(rows))
+            looks = {}
+            if left.most <= 0 or _budget(left) <= 0 or (page.end == BEFORE_ALL and began_at == BEFORE_ALL):
+                break
+        return taken, False
 
     async def _whole(self, leases: list[Lease]) -> list[Lease]:
         orphans = [lease for lease in leases if lease.payload is None]
@@ -69,9 +111,13 @@ class Claims:
             return [lease for lease in leases if lease.payload is not None]
         return leases
 
-    async def _take(self, ask: Ask, looks: Looks) -> list[asyncpg.Record]:
+    async def _take(self, ask: Ask, looks: Looks, *, lines: int = 0) -> list[asyncpg.Record]:
+        """`lines`: how many of the looks are at lines that were found by pattern."""
         queues, demands = [queue for queue, _ in looks], [demand for _, demand in looks]
-        args = (queues, demands, list(looks.values()), ask.types, _budget(ask), ask.busy, ask.most)
+        each = ask.most
+        if lines > _FEW_LINES:  # hundreds of lines, and each row that is looked at is locked: a share of each will do
+            each = max(_SHARE_LEAST, _SHARE * min(ask.most, _budget(ask)) // lines)
+        args = (queues, demands, list(looks.values()), ask.types, _budget(ask), ask.busy, ask.most, each)
         statement = "claim_leaving" if ask.in_line else "claim"
         try:
             return await self._postgres.fetch(statement, ask.worker_id, uuid4(), *args)
@@ -157,8 +203,13 @@ class Claims:
 
     async def overlooked(self, ask: Ask, *, waited_s: float) -> bool:
         """Whether this worker, with the room it says it has, should have claimed a job long ago."""
-        widest = min(ask.free, thread_demand_max)
-        args = (ask.worker_id, list(ask.queues), list(ask.types), widest, waited_s)
+        lines = list(_named_lines(ask))
+        if patterns := prefixes(ask.queues):
+            page = await page_of_lines(self._postgres, patterns, self._overlooked_page, widest=ask.free)
+            self._overlooked_page = page.end
+            lines += page.lowest
+        queues, demands = [queue for queue, _ in lines], [demand for _, demand in lines]
+        args = (ask.worker_id, queues, demands, list(ask.types), waited_s)
         return bool((await self._postgres.pinned("overlooked", *args))[0]["waits"])
 
     async def report_progress(self, reports: Iterable[Progress]) -> None:
@@ -229,6 +280,12 @@ def _settle_call(batch: list[Settlement]) -> tuple[Any, ...]:
         results if any(result is not None for result in results) else None,
         logs if any(log is not None for log in logs) else None,
     )  # fmt: skip
+
+
+def _named_lines(ask: Ask) -> Looks:
+    """Every line there may be in the queues that are served by name, from its beginning."""
+    widths = range(1, min(ask.free, thread_demand_max) + 1)
+    return {(queue, width): _LOWEST for queue in ask.queues if not is_pattern(queue) for width in widths}
 
 
 def _budget(ask: Ask) -> int:

@@ -5,7 +5,7 @@ Nothing here is correct because only one leader does it: every statement may be 
 
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
@@ -14,19 +14,23 @@ from asyncpg import Record
 
 from windlass.errors import NotPossible
 from windlass.lifecycle import error_document, fingerprint
-from windlass.model import Declared, Error, Lease, NewWorker, Want, check_new_worker
+from windlass.model import Declared, Error, Lease, NewWorker, Want, check_new_worker, thread_demand_max
 from windlass.placement import Reservation, Room, Wide
 from windlass.store import partitions
 from windlass.store.catalogue import declared_row, version_row
 from windlass.store.floors import Floors
+from windlass.store.lines import BEFORE_ALL, Line, page_of_lines
 from windlass.store.postgres import Postgres, patiently
-from windlass.store.protocol import Cause, LostLease, Rolled, WideJob
+from windlass.store.protocol import Cause, LostLease, Rolled, WideJob, WideQueues
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGE: Final = 1_000
 _NONE_LOST: Final[Mapping[UUID, int]] = {}
 _LINE: Final = 50  # wide jobs looked at in one tick
 _DAY_S: Final = 86_400.0
+# Lines looked at in one tick to find the queues that they wait in, where some are served by pattern.
+_WIDE_STEPS: Final = 1_000
+_WIDE_QUEUES: Final = 100  # of those: each is asked for by type
 _STEPS_KEPT_S: Final = _DAY_S
 _FIRST: Final = UUID(int=0)
 _LAST_RANK: Final = 2**63 - 1
@@ -105,6 +109,15 @@ class Upkeep:
             )
             for row in await self._postgres.pinned("rooms", lately_s)
         ]  # fmt: skip
+
+    async def wide_queues(self, prefixes: Sequence[str], after: WideQueues | None = None) -> WideQueues:
+        """Queues with these prefixes that have ready jobs of several threads."""
+        begin = BEFORE_ALL if after is None else Line(*after.end)
+        page = await page_of_lines(self._postgres, prefixes, begin, steps=_WIDE_STEPS)
+        queues = list(dict.fromkeys(line.queue for line in page.lowest if line.demand > 1))
+        if len(queues) > _WIDE_QUEUES:
+            return WideQueues(queues[:_WIDE_QUEUES], Line(queues[_WIDE_QUEUES - 1], thread_demand_max))
+        return WideQueues(queues, page.end)
 
     # Jobs that wait. ------------------------------------------------------------------------------------------------
 

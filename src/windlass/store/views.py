@@ -10,6 +10,7 @@ import asyncpg
 from windlass.errors import InvalidQuery, JobNotFound
 from windlass.explanation import Explanation, ahead_max, explain
 from windlass.model import Attempt, Job, KnownType, Queue, Status, Worker
+from windlass.queue_names import serves
 from windlass.store import migrate
 from windlass.store.catalogue import known_type
 from windlass.store.listing import Line, Search, id_range, ids_max, lines_max
@@ -174,6 +175,7 @@ class Views:
             of_queue = counts.setdefault(queue, {})
             of_queue[status] = of_queue.get(status, 0) + n
         rows = await self._postgres.pinned("queues", list(counts))
+        served = [(row["queues"], row["workers"]) for row in await self._postgres.fetch("served_queues")]
         return [
             Queue(
                 row["name"],
@@ -181,6 +183,7 @@ class Views:
                 row["depth"],
                 row["oldest_age_s"],
                 counts.get(row["name"], {}),
+                sum(workers for queues, workers in served if serves(queues, row["name"])),
             )
             for row in rows
         ]

@@ -53,11 +53,14 @@ class Stats(Told):
 
 
 class Queue(Told):
+    """A queue that has jobs or settings. `served_by`: how many living workers claim from it."""
+
     name: str
     paused: bool
     depth: int
     oldest_age_s: float | None
     statuses: dict[str, int]
+    served_by: int = 0
 
 
 class Queues(Told):
@@ -88,8 +91,9 @@ class Workers(Told):
 
 
 class JobType(Told):
-    """A type some worker has declared: what its jobs have where they say nothing else, in full, and the schema of its
-    payload. `versions`: how many different declarations of it living workers have; two during a deploy."""
+    """A type some worker has declared: what its jobs have where they say nothing else, in full, and the schema of its payload.
+    `alive`: some living worker knows it. `served_by`: how many living workers know it and claim from its queue. `versions`: how
+    many different declarations of it living workers have; two during a deploy."""
 
     name: str
     queue: str
@@ -103,6 +107,7 @@ class JobType(Told):
     isolation: IsolationMode
     alive: bool
     versions: int = 0
+    served_by: int = 0
     description: str | None = None
     payload_schema: Raw | None = None
 

@@ -42,6 +42,7 @@ class Crew:
 
     @property
     def queues(self) -> dict[str, int]:
+        """What was asked for; empty: each worker serves the queues that its types name."""
         return queue_weights(self.config.worker.queues)
 
     def of_place(self, n: int) -> "Crew":
@@ -77,6 +78,8 @@ class Berth:
         self.hello = asyncio.Event()
         self.types: list[str] = []
         self.digests: list[str] = []
+        self.queues: list[str] = []
+        self.unserved: dict[str, list[str]] = {}  # by queue: types whose queue it does not serve
         self.refused: str | None = None  # why it cannot run at all
         self.known = False  # perhaps registered: it must be buried
         self.lease_until_s: float | None = None  # None: not registered, so it holds nothing
@@ -174,9 +177,17 @@ class Berth:
 
     def _heed(self, message: Message) -> None:
         match message:
-            case {"say": "hello", "types": list(types), "digests": list(digests)}:
+            case {
+                "say": "hello",
+                "types": list(types),
+                "digests": list(digests),
+                "queues": list(queues),
+                "unserved": dict(unserved),
+            }:
                 self.types = [str(one) for one in types]
                 self.digests = [str(one) for one in digests]
+                self.queues = [str(one) for one in queues]
+                self.unserved = {str(queue): [str(one) for one in names] for queue, names in unserved.items()}
                 self.hello.set()
             case {"say": "refuse", "problem": problem}:
                 self.refused = str(problem)

@@ -7,7 +7,7 @@ Both ends use the same class. What is said (`say`), by the supervisor:
   drain    claim no more, give back what has not begun, finish what runs, say bye and exit
   release  give back what runs as well, within a second, and exit
 by the worker:
-  hello    types: the app is imported
+  hello    types, queues, unserved: the app is imported; which queues it serves; by queue, the types whose queue that is not among them
   refuse   problem: the app cannot be imported; one line
   stuck    threads: so many are held by handlers that cannot be stopped; it claims no more
   spent    only stuck jobs are left: kill and replace me

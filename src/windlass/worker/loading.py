@@ -4,11 +4,12 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from windlass.config import Config
 from windlass.errors import Misconfigured
+from windlass.queue_names import serves
 from windlass.store.protocol import Intake, Views
 from windlass.worker.hooks import WorkerHook
 from windlass.worker.registry import JobType
@@ -28,6 +29,19 @@ class Apps:
             each.check(self.types)
         self.worker_starts: list[WorkerHook] = [hook for each in hooks for hook in each.worker_starts]
         self.worker_stops: list[WorkerHook] = [hook for each in hooks for hook in each.worker_stops]
+
+    @property
+    def queues(self) -> dict[str, int]:
+        """What is served where nobody says: the queues that the types name, all of the same weight."""
+        return dict.fromkeys([job.queue for job in self.types.values()], 1) or {"default": 1}
+
+    def unserved(self, queues: Iterable[str]) -> dict[str, list[str]]:
+        """By queue: the types whose jobs go to a queue that is not among these."""
+        served, found = list(queues), dict[str, list[str]]()
+        for name, job in self.types.items():
+            if not serves(served, job.queue):
+                found.setdefault(job.queue, []).append(name)
+        return found
 
     def use(self, config: Config) -> None:
         for app in self._apps:

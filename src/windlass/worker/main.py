@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
@@ -80,14 +81,27 @@ async def serve(end: socket.socket, slots: Slots) -> int:
     if not app.types:
         _log.warning("app %r declares no jobs: this worker finds none to run", start["app"])
     declared = [job.declared() for job in app.types.values()]
-    control.say("hello", types=[one.name for one in declared], digests=[one.digest for one in declared])
-    return await _serve_app(app, declared, start, config, slots, control)
+    queues = start["queues"] or app.queues
+    control.say(
+        "hello",
+        types=[one.name for one in declared],
+        digests=[one.digest for one in declared],
+        queues=list(queues),
+        unserved=app.unserved(queues),
+    )
+    return await _serve_app(app, declared, queues, start, config, slots, control)
 
 
 async def _serve_app(
-    app: Apps, declared: list[Declared], start: Message, config: Config, slots: Slots, control: Control
+    app: Apps,
+    declared: list[Declared],
+    queues: Mapping[str, int],
+    start: Message,
+    config: Config,
+    slots: Slots,
+    control: Control,
 ) -> int:
-    post = Post(UUID(start["worker_id"]), app.types, start["queues"])
+    post = Post(UUID(start["worker_id"]), app.types, queues)
     async with AsyncExitStack() as stack:
         # Two connections of its own to claim and settle with; what handlers ask for must not use them up.
         own = replace(config.store, pool_min=2, pool_max=3)

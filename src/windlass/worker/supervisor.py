@@ -171,6 +171,8 @@ class Supervisor:
         except TimeoutError:
             berth.kill(f"it has not started within {start_s:g} s")
             return
+        if not self._ever_started:
+            self._say_what_is_unserved(berth)
         self._ever_started = True
         try:
             before_s = await self._register(berth)
@@ -183,7 +185,19 @@ class Supervisor:
             return
         berth.lend(before_s + self._crew.config.lease.lease_ttl_s)
         berth.go()
-        _log.info("%s is ready: %d types, %d threads", berth.name, len(berth.types), berth.threads)
+        _log.info(
+            "%s is ready: %d types, %d threads, queues %s",
+            berth.name, len(berth.types), berth.threads, ", ".join(berth.queues),
+        )  # fmt: skip
+
+    @staticmethod
+    def _say_what_is_unserved(berth: Berth) -> None:
+        """Once, not for each worker: all of them have the same app and the same queues."""
+        for queue, types in berth.unserved.items():
+            _log.warning(
+                "queue %r is not served here, and jobs of type %s go to it: add it to --queues (or WINDLASS_QUEUES), leave that"
+                " out to serve what the app declares, or serve it elsewhere", queue, ", ".join(types),
+            )  # fmt: skip
 
     async def _register(self, berth: Berth) -> float:
         """Returns when the request was made, from which its lease counts."""
@@ -192,7 +206,7 @@ class Supervisor:
             berth.id,
             berth.name,
             berth.threads,
-            list(self._crew.queues),
+            berth.queues,
             berth.types,
             self._crew.supervisor_id,
             berth.digests,

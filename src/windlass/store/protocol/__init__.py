@@ -6,7 +6,7 @@ They exist for typed slices, and for wrappers that fail on purpose in tests; not
 from windlass.store.protocol.accounts import Accounts, ApiKey, AuditEntry, User
 from windlass.store.protocol.callers import Intake
 from windlass.store.protocol.hints import LATE_S, Ear, Hints, Pusher, broadcast_channel, channel
-from windlass.store.protocol.upkeep import Cause, LostLease, Rolled, Upkeep, WideJob
+from windlass.store.protocol.upkeep import Cause, LostLease, Rolled, Upkeep, WideJob, WideQueues
 from windlass.store.protocol.views import (
     Check,
     DeadLetterGroup,
@@ -49,6 +49,7 @@ __all__ = [
     "User",
     "Views",
     "WideJob",
+    "WideQueues",
     "broadcast_channel",
     "channel",
     "merged",

@@ -1,6 +1,6 @@
 """What supervisors and the leader do, and the values of it."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 from uuid import UUID
@@ -34,6 +34,14 @@ class WideJob:
     type: str
     thread_demand: int
     if_too_wide: TooWide
+
+
+@dataclass(frozen=True, slots=True)
+class WideQueues:
+    """Some queues with wide jobs. `end`: the queue and width behind which others may follow."""
+
+    queues: Sequence[str]
+    end: tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,10 @@ class Upkeep(Protocol):
 
     async def rooms(self, *, lately_s: float = ...) -> list[Room]:
         """Every living worker, how full it is, and how far back in the line it has reached lately."""
+
+    async def wide_queues(self, prefixes: Sequence[str], after: WideQueues | None = ...) -> WideQueues:
+        """Queues with these prefixes that have ready jobs of several threads: up to a hundred, those behind `after`, and from the
+        first again after the last."""
 
     async def promote(self, *, limit: int = ...) -> list[Want]:
         """Make due jobs ready; returns how many of each shape. A full page means: call again."""

@@ -1,14 +1,14 @@
--- What workers do with jobs. Claim and settle are functions (migrations 0002 and 0009): their plans are pinned there.
+-- What workers do with jobs. Claim and settle are functions made by migrations: their plans are pinned there.
 
 -- name: claim
 -- Take ready jobs for a worker.
-select * from windlass.claim_v1($1, $2, $3, $4, $5, $6, $7, $8, $9);
+select * from windlass.claim_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
 
 -- name: claim_leaving
 -- The same for a worker that stands in line to be woken: one that has found work by itself leaves it, or it would be handed more
 -- while a handler may hold up its loop. A row that somebody is taking away at this moment is left to him.
 with taken as materialized (
-  select * from windlass.claim_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)
+  select * from windlass.claim_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 ), gone as (
   delete from windlass.idle i
   where i.worker_id = any (array(
@@ -16,6 +16,10 @@ with taken as materialized (
   ))
 )
 select * from taken;
+
+-- name: ready_lines
+-- The lines of ready jobs that workers with these prefixes serve.
+select * from windlass.ready_lines_v1($1, $2, $3, $4, $5);
 
 -- name: settle
 -- Write a batch of settlements. Cast, because a handler's own connection may be of a driver that guesses the types.
@@ -143,16 +147,15 @@ select m.job_id from mine m;
 
 -- name: overlooked
 -- Whether work waits that a worker with room should have claimed: long ready, of its queues and types, narrow enough,
--- in no paused queue, and no reservation keeps the worker from it. Index: ready_claim, one probe per queue and demand.
+-- in no paused queue, and no reservation keeps the worker from it. Index: ready_claim, one probe per line (queue and demand).
 select exists (
-  select from unnest($2::text[]) as q (name)
-  cross join generate_series(1, $4::integer) as d (demand)
+  select from unnest($2::text[], $3::smallint[]) as l (queue, demand)
   cross join lateral (
     select r.job_id from windlass.ready r
-    where r.queue = q.name and r.thread_demand = d.demand and r.type = any ($3::text[])
+    where r.queue = l.queue and r.thread_demand = l.demand and r.type = any ($4::text[])
       and r.ready_at < now() - make_interval(secs => $5)
     order by r.rank limit 1
   ) r
-  where not exists (select from windlass.queue p where p.name = q.name and p.paused)
+  where not exists (select from windlass.queue p where p.name = l.queue and p.paused)
     and not exists (select from windlass.reservation v where v.worker_id = $1 and v.expires_at > now())
 ) as waits;

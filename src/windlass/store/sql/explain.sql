@@ -50,7 +50,7 @@ left join lateral (
 -- Every living worker, whether it serves this queue and knows this type, and the job it keeps its threads for: as the
 -- claim sees it, that is one that waits for nothing else. Index: running_worker, one probe each.
 select w.id, w.name, w.threads, coalesce(r.threads, 0)::integer as busy, w.lost_threads,
-  $1::text = any (w.queues) as serves, $2::text = any (w.types) as knows, w.draining, v.job_id as reserved_for
+  ($1::text = any (w.queues) or $1 ^@ any (w.prefixes)) as serves, $2::text = any (w.types) as knows, w.draining, v.job_id as reserved_for
 from windlass.worker w
 cross join lateral (
   select sum(r.thread_demand) as threads from windlass.running r where r.worker_id = any (array[w.id])

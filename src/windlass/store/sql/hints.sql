@@ -44,20 +44,26 @@ with recursive want as materialized (
 ), needed as materialized (
   select count(*) as rows from (
     select sum(i.free) over (order by i.since, i.worker_id) - i.free as before from windlass.idle i
-    where exists (select from want w where w.queue = any (i.queues) and w.type = any (i.types) and w.threads <= i.free)
+    where exists (
+      select from want w
+      where (w.queue = any (i.queues) or w.queue ^@ any (i.prefixes)) and w.type = any (i.types) and w.threads <= i.free
+    )
       and (not i.pops or $3)
       and not exists (select from windlass.reservation v where v.worker_id = i.worker_id and v.expires_at > now())
   ) c
   where c.before < (select sum(w.threads * w.count::bigint) from want w)
 ), found as materialized (
   select i.* from windlass.idle i
-  where exists (select from want w where w.queue = any (i.queues) and w.type = any (i.types) and w.threads <= i.free)
+  where exists (
+      select from want w
+      where (w.queue = any (i.queues) or w.queue ^@ any (i.prefixes)) and w.type = any (i.types) and w.threads <= i.free
+    )
     and (not i.pops or $3)
     and not exists (select from windlass.reservation v where v.worker_id = i.worker_id and v.expires_at > now())
   order by i.since, i.worker_id limit (select least(n.rows, $2::integer) from needed n)
   for update skip locked
 ), line as materialized (
-  select f.worker_id, f.queues, f.types, f.pops, row_number() over (order by f.since, f.worker_id) as place,
+  select f.worker_id, f.queues, f.prefixes, f.types, f.pops, row_number() over (order by f.since, f.worker_id) as place,
     case when exists (
       select from windlass.worker w
       where w.id = f.worker_id and w.died_at is null and not w.draining and w.lease_until > now()
@@ -76,7 +82,8 @@ with recursive want as materialized (
       select l.place, f.free, f.fits, sum(f.fits) over (order by l.place) - f.fits as before
       from line l cross join lateral (
         select s.free[l.place] as free,
-          case when w.queue = any (l.queues) and w.type = any (l.types) then s.free[l.place] / w.threads else 0 end as fits
+          case when (w.queue = any (l.queues) or w.queue ^@ any (l.prefixes)) and w.type = any (l.types)
+            then s.free[l.place] / w.threads else 0 end as fits
       ) f
     ) t
   ) given
@@ -100,7 +107,7 @@ from result r, needed n, (select count(*) as rows from line) f;
 -- general statement, on an idle system half a millisecond. Not the dead, nor those whose threads are reserved.
 with found as (
   select i.worker_id from windlass.idle i
-  where $1::text = any (i.queues) and $2::text = any (i.types) and $3::integer <= i.free and (not i.pops or $4)
+  where ($1::text = any (i.queues) or $1 ^@ any (i.prefixes)) and $2::text = any (i.types) and $3::integer <= i.free and (not i.pops or $4)
     and exists (
       select from windlass.worker w
       where w.id = i.worker_id and w.died_at is null and not w.draining and w.lease_until > now()

@@ -61,7 +61,7 @@ with stored as (
   returning id, windlass.microseconds(statement_timestamp()) + 1 - ($5 * $13::double precision * 1000000)::bigint as rank
 ), found as (
   select i.worker_id from windlass.idle i
-  where $4 = any (i.queues) and $2 = any (i.types) and $6 <= i.free and not i.pops
+  where ($4 = any (i.queues) or $4 ^@ any (i.prefixes)) and $2 = any (i.types) and $6 <= i.free and not i.pops
     and exists (
       select from windlass.worker w
       where w.id = i.worker_id and w.died_at is null and not w.draining and w.lease_until > now()

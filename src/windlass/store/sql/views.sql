@@ -224,12 +224,23 @@ from sample s cross join lateral (
 ) size;
 
 -- name: types
--- Every declared type, and how many versions of it living workers have. Of one, its schema is told: who declared last may
--- have died, and an older version may be all that lives.
+-- Every declared type, how many versions of it living workers have, and how many of those claim from its queue. Of one version, its
+-- schema is told: who declared last may have died, and an older version may be all that lives. Workers that are alike are counted
+-- once and multiplied: a thousand of them are a few kinds.
+with kind as materialized (
+  select w.queues, w.prefixes, w.types, count(*) filter (where not w.draining) as workers
+  from windlass.worker w where w.died_at is null and w.lease_until > now()
+  group by w.queues, w.prefixes, w.types
+)
 select t.name, t.queue, t.priority, t.thread_demand, t.max_attempts, t.timeout_s, t.retry, t.tags, t.if_too_wide,
   t.isolation, t.description, case when v.type is null then t.schema else v.schema end as schema,
-  coalesce(l.versions, 0)::integer as versions, v.type is not null as current
+  coalesce(l.versions, 0)::integer as versions, v.type is not null as current, k.served_by
 from windlass.job_type t
+cross join lateral (
+  select coalesce(sum(k.workers) filter (where t.queue = any (k.queues) or t.queue ^@ any (k.prefixes)), 0)::integer
+    as served_by
+  from kind k where t.name = any (k.types)
+) k
 left join (
   select l.type, count(distinct coalesce(l.digest, '')) as versions, min(l.digest) as digest
   from windlass.living_version l group by l.type
@@ -240,6 +251,12 @@ order by t.name;
 -- name: taken_keys
 -- Which of these idempotency keys belong to a job.
 select i.key from windlass.idempotency i where i.key = any ($1::text[]);
+
+-- name: served_queues
+-- What living workers that claim jobs serve, and how many serve the same.
+select w.queues, count(*)::integer as workers
+from windlass.worker w where w.died_at is null and w.lease_until > now() and not w.draining
+group by w.queues;
 
 -- name: counts
 -- Exact counts, as they are shown.
