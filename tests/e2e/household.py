@@ -15,6 +15,7 @@ import httpx2
 import psutil
 
 from tests.eventually import eventually
+from tests.pressure import Stopwatch
 from windlass.auth.tokens import Signer
 from windlass.config import AuthConfig
 
@@ -30,6 +31,7 @@ class Up:
         self.folder = folder
         folder.mkdir(exist_ok=True)
         self._said = folder / f"said-{os.urandom(3).hex()}.log"
+        watch = Stopwatch()
         with self._said.open("w") as said:
             self.process = subprocess.Popen(
                 [WINDLASS, "up", "--json", "--port", "0", *args],
@@ -40,6 +42,7 @@ class Up:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, f"it ended with {self.process.wait(10)}: {self.said}"
+        self.came_up_s = watch.free_s
         self.report: dict[str, Any] = json.loads(line)
         self.url: str = self.report["url"]
 

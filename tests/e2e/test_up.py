@@ -58,7 +58,8 @@ def test_it_serves_the_queues_that_an_app_names(running: Up) -> None:
 
 
 def test_it_is_up_within_seconds(running: Up) -> None:
-    assert running.report["up_after_s"] < 20, "5 s on a quiet machine; tests run beside each other"
+    assert running.came_up_s < 5, "with a core to itself"
+    assert running.report["up_after_s"] > 0
 
 
 def test_it_is_ready_when_its_worker_has_declared_its_types(in_memory: Path, tmp_path: Path) -> None:

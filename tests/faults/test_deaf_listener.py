@@ -14,6 +14,7 @@ import pytest
 from tests.eventually import aeventually
 from tests.factory import Rig, WorkerRig
 from tests.faults.proxy import Proxy, proxied
+from tests.pressure import Stopwatch
 from windlass.bus.postgres import Listener, PostgresWaker
 from windlass.bus.waking import Waking
 from windlass.config import StoreConfig
@@ -65,10 +66,10 @@ async def test_a_deaf_listener_is_replaced_and_jobs_are_found_by_polling_meanwhi
         await rest(rig.store, worker)
         proxy.blackhole() if how == "blackhole" else proxy.drop(how)
         (job,) = await intake.enqueue([NewJob("echo", {})])
-        began_s = time.monotonic()
+        watch = Stopwatch()
         await aeventually(lambda: claimed(worker, job.id))
         await aeventually(lambda: _true((ours, "reconnected") in heard))
-        assert time.monotonic() - began_s < 10 * (PROBE_S + DEAF_AFTER_S)
+        assert watch.free_s < 10 * (PROBE_S + DEAF_AFTER_S)
         assert listener.listening
         heard.clear()
         await rest(rig.store, worker)
@@ -108,13 +109,13 @@ async def test_a_connection_that_has_gone_silent_is_given_up_within_15_s_and_rep
         assert await postgres.fetch("anyone_idle")
         await aeventually(lambda: _true(not postgres._giving))  # the next one gets the same connection
         proxy.blackhole()
-        began_s = time.monotonic()
+        watch = Stopwatch()
         with pytest.raises(Unavailable):
             await postgres.fetch("anyone_idle")
-        print(f"in use: noticed after {time.monotonic() - began_s:.1f} s")
-        await aeventually(lambda: _true(idle.is_closed()), timeout_s=15)
-        print(f"idle: noticed after {time.monotonic() - began_s:.1f} s")
-        assert time.monotonic() - began_s < 15
+        print(f"in use: noticed after {watch.free_s:.1f} s")
+        await aeventually(lambda: _true(idle.is_closed()), timeout_s=30)
+        print(f"idle: noticed after {watch.free_s:.1f} s")
+        assert watch.free_s < 15
         assert await postgres.fetch("anyone_idle")
 
 

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.eventually import aeventually
+from tests.pressure import Stopwatch
 from tests.worker.supervised import begun, children, supervised
 from windlass.config import LeaseConfig, StoreConfig
 from windlass.errors import Unavailable
@@ -107,11 +108,11 @@ async def test_the_jobs_of_a_killed_worker_go_on_elsewhere_at_once(config: Store
         victim = next(worker for worker in await crew.living(2) if worker.jobs)
         held = victim.jobs
         os.kill(crew.pid_of(victim), signal.SIGKILL)
-        killed_s = time.monotonic()
+        watch = Stopwatch()
         await begun(noted, 4 + held)
-        took_s = time.monotonic() - killed_s
+        took_s = watch.free_s
         print(f"{held} jobs of a killed worker began again after {took_s:.2f} s")
-        assert took_s < 5  # under 1 s on a quiet machine, and suspects need a process of their own
+        assert took_s < 5  # under 1 s with a core to itself, and suspects need a process of their own
         (tmp_path / "go").touch()
         for job_id in jobs:
             job = await crew.until(job_id, Status.COMPLETED)

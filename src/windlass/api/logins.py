@@ -70,11 +70,12 @@ class Logins:
         self._refreshes = Attempts(_a_minute)
         self._logouts = Attempts(_a_minute)
         self._passwords = passwords
+        self.clock = steady_s  # by which allowances come back
 
     async def by_password(self, name: str, password: str, address: str | None) -> Identity:
         """The same work and the same words whether the user is unknown or the password wrong. Tries count by name and by
         address: one guesser with many names, many guessers of one."""
-        with _tried((self._by_address, network_of(address)), (self._by_name, name.casefold())):
+        with self._tried((self._by_address, network_of(address)), (self._by_name, name.casefold())):
             user = await self._accounts.user(name) if NAME.fullmatch(name) else None
             if not await self._passwords.match(user.password_hash if user else None, password) or user is None:
                 _log.warning("login refused", extra={"client": address})
@@ -82,7 +83,7 @@ class Logins:
         return Identity(f"{USER}{user.name}", known(user.scopes), epoch_of(user))
 
     async def by_key(self, key: str, address: str | None) -> Identity:
-        with _tried((self._keys_by_address, network_of(address))):
+        with self._tried((self._keys_by_address, network_of(address))):
             found = await self._accounts.key(keys.digest(key)) if keys.is_whole(key) else None
             if found is None:
                 _log.warning("API key refused", extra={"client": address})
@@ -123,7 +124,7 @@ class Logins:
         if user is None or epoch_of(user) != actor.epoch or actor.session is None or left_s < 1:
             raise Unauthorized
         await self._spend(actor)  # first: that a token comes twice must be seen, however often its thief has refreshed
-        _take(self._refreshes, actor.session, "too many refreshes of one session")
+        self._take(self._refreshes, actor.session, "too many refreshes of one session")
         who = Identity(actor.subject, actor.scopes, actor.epoch)
         fresh = self._gate.signer.sign(
             who.subject, who.scopes, left_s, "refresh", session=actor.session, epoch=who.epoch
@@ -133,7 +134,7 @@ class Logins:
     async def ended(self, actor: Actor) -> None:
         """Log out: the session with all its tokens, or the one token. What is revoked is in the memory of every process:
         who makes himself tokens only to end them must not fill it."""
-        _take(self._logouts, actor.subject, "too many logouts")
+        self._take(self._logouts, actor.subject, "too many logouts")
         if actor.session is not None:
             await self._gate.revoke(revocable("session", actor.session), self._config.refresh_ttl_s)
         elif actor.token_id is not None:
@@ -160,23 +161,21 @@ class Logins:
             await self._gate.revoke(revocable("session", actor.session), self._config.refresh_ttl_s)
         raise Unauthorized
 
+    @contextmanager
+    def _tried(self, *counted: tuple[Attempts, str]) -> Iterator[None]:
+        """Count a try before it is made. Given back unless it was a wrong one: neither who is right nor who could not be
+        judged, because the database was away or too many came at once, has guessed."""
+        with ExitStack() as giving_back:
+            for attempts, name in counted:
+                self._take(attempts, name, "too many logins that failed")
+                giving_back.callback(attempts.give_back, name)
+            try:
+                yield
+            except Unauthorized:
+                giving_back.pop_all()
+                raise
 
-@contextmanager
-def _tried(*counted: tuple[Attempts, str]) -> Iterator[None]:
-    """Count a try before it is made. Given back unless it was a wrong one: neither who is right nor who could not be
-    judged, because the database was away or too many came at once, has guessed."""
-    with ExitStack() as giving_back:
-        for attempts, name in counted:
-            _take(attempts, name, "too many logins that failed")
-            giving_back.callback(attempts.give_back, name)
-        try:
-            yield
-        except Unauthorized:
-            giving_back.pop_all()
-            raise
-
-
-def _take(attempts: Attempts, name: str, why: str) -> None:
-    early_s = attempts.take(name, steady_s())
-    if early_s > 0:
-        raise TooManyRequests(early_s, why)
+    def _take(self, attempts: Attempts, name: str, why: str) -> None:
+        early_s = attempts.take(name, self.clock())
+        if early_s > 0:
+            raise TooManyRequests(early_s, why)
