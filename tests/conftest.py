@@ -28,11 +28,12 @@ _TOGETHER = {"contract", "plans"}
 
 
 # The slow ones first: a file that runs for a minute must not be the last, with the other processes idle.
-_FIRST = ("contract", "plans", "faults", "e2e", "api", "worker", "jobs", "unit")
+_FIRST = ("contract", "plans", "faults", "e2e", "api", "worker", "jobs", "testing", "unit")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: _FIRST.index(item.nodeid.split("/")[1]))
+    places = {folder: n for n, folder in enumerate(_FIRST)}
+    items.sort(key=lambda item: places.get(item.nodeid.split("/")[1], len(places)))  # those of examples/ last
 
 
 class Together(LoadScopeScheduling):  # type: ignore[misc]

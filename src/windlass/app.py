@@ -5,8 +5,8 @@ and no driver imported, before the first call that needs the database.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -178,6 +178,18 @@ class App(DeclaresHooks):
 
     def detach(self) -> None:
         self._link.detach()
+
+    @contextmanager
+    def using(self, store: StoreConfig) -> Iterator[None]:
+        """Enqueue to this store inside the block, and to the one of before afterwards: for tests."""
+        before = self._wiring.store, self._wiring.redis
+        self._link.close()  # what blocking calls have opened is the other store's
+        self._wiring.store, self._wiring.redis = store, RedisConfig()
+        try:
+            yield
+        finally:
+            self._link.close()
+            self._wiring.store, self._wiring.redis = before
 
     def close(self) -> None:
         """Close the connections of blocking calls. The end of the program does it, too."""

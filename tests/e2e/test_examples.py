@@ -24,7 +24,8 @@ SAID = {
 
 
 def test_every_example_is_tried() -> None:
-    assert {path.stem for path in (ROOT / "examples").glob("[a-z]*.py")} == set(SAID)
+    programs = {path.stem for path in (ROOT / "examples").glob("[a-z]*.py") if not path.stem.startswith("test_")}
+    assert programs == set(SAID)
 
 
 @pytest.mark.parametrize(("example", "said"), SAID.items(), ids=SAID.keys())

@@ -1,0 +1,55 @@
+"""A context for calling handlers directly: the real one, with nothing behind it but memory."""
+
+from uuid import UUID
+
+import pytest
+
+from tests.testing import shop
+from windlass import AsyncContext, Context, Retry
+from windlass.errors import Misconfigured
+from windlass.testing import context_for, recorded
+
+
+async def test_steps_progress_and_log_are_kept_in_memory() -> None:
+    ctx = context_for(shop.charge)
+    assert isinstance(ctx, AsyncContext)
+    assert await shop.charge(ctx, 5) == "charge-5"
+    assert await shop.charge(ctx, 5) == "charge-5"
+    assert shop.ran == [("charge", 5)]
+    assert recorded(ctx).steps == {"charge": "charge-5"}
+    assert recorded(ctx).progress == [(0.5, "asked"), (0.5, "asked")]
+
+
+async def test_what_an_earlier_attempt_has_done_is_not_done_again() -> None:
+    ctx = context_for(shop.charge, attempt=2, failures=1, steps={"charge": "charge-of-before"})
+    assert await shop.charge(ctx, 5) == "charge-of-before"
+    assert (shop.ran, ctx.attempt, ctx.failures) == ([], 2, 1)
+
+
+async def test_a_handler_that_was_told_to_stop_sees_it() -> None:
+    with pytest.raises(Retry):
+        await shop.charge(context_for(shop.charge, cancelled=True), 5)
+
+
+def test_a_def_handler_gets_a_context_of_its_kind() -> None:
+    job_id = UUID(int=1)
+    ctx = context_for(shop.isolated, threads=2, job_id=job_id, tags=["a"])
+    assert type(ctx) is Context
+    assert shop.isolated(ctx) == 2
+    assert (ctx.id, ctx.type, ctx.queue, ctx.tags) == (job_id, "isolated", "default", ("a",))
+    assert ctx.once("step", lambda: 7) == 7
+    ctx.log.info("done", n=1)
+    (line,) = recorded(ctx).log
+    assert line.endswith("done n=1")
+
+
+def test_a_transaction_of_the_handlers_own_is_finished() -> None:
+    ctx = context_for(shop.isolated)
+    with ctx.transaction("a connection"):
+        ctx.finish({"n": 1})
+    assert (recorded(ctx).finished, recorded(ctx).result) == (True, {"n": 1})
+
+
+async def test_a_transaction_without_a_database_says_what_to_do() -> None:
+    with pytest.raises(Misconfigured, match=r"enqueue the job and drain\(\) it"):
+        await shop.settles(context_for(shop.settles))
