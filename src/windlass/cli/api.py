@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import socket
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -11,6 +12,7 @@ from uuid import UUID
 
 import typer
 
+import windlass
 from windlass import telemetry
 from windlass.auth.gate import check_start
 from windlass.bus.postgres import PostgresWaker
@@ -18,6 +20,7 @@ from windlass.bus.protocol import Shortcuts
 from windlass.bus.remembering import Remembering
 from windlass.bus.waking import Waking
 from windlass.cli.listening import listening
+from windlass.cli.notices import begin_serving
 from windlass.cli.wiring import run, settings
 from windlass.cli.worker import Under
 from windlass.config import Config
@@ -25,6 +28,7 @@ from windlass.extras import require
 from windlass.model import Declared
 from windlass.store.protocol import Hints, Intake
 from windlass.store.store import Store, open_store
+from windlass.unhandled import log_unhandled
 from windlass.worker.loops import cancelled, first
 from windlass.worker.parentage import die_with
 from windlass.worker.signals import Interrupted, Signals
@@ -54,11 +58,13 @@ def api(host: Host = None, port: Port = None, fd: Fd = None, under: Under = None
 
     Examples: windlass api · windlass api --host 0.0.0.0 --port 80
     """
+    begin_serving()
     if under is not None:
         die_with(under)
     require("the API", "server")
     config = settings(warn=under is None, host=host, port=port)
     telemetry.configure(config.worker.log_level, config.worker.log_format)
+    log_unhandled()
     check_start(config)
     if config.auth.auth == "off" and under is None:
         _log.warning("WINDLASS_AUTH=off: whoever reaches %s:%d may do everything", config.api.host, config.api.port)
@@ -93,8 +99,11 @@ async def serve(config: Config, door: socket.socket, awaits: str | None = None) 
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
         async with server:
-            _log.info("the API listens on %s", server.url)
+            facts = {"address": server.url, "pid": os.getpid(), "version": windlass.__version__}
+            _log.info("API started", extra=facts)
             await first(signals.reached(1), server.ended())
+            _log.info("API draining: requests in progress may finish", extra={"drain_s": config.api.api_drain_s})
+        _log.info("API stopped", extra=facts)
         return int(not signals.stage)
 
 

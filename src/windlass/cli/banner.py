@@ -1,6 +1,7 @@
 """What `windlass up` tells: for people, or as JSON."""
 
 import json
+import logging
 import shlex
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from windlass.cli.notices import is_json, say
 from windlass.cli.wiring import default_data_dir
 
 _EXAMPLE: Final = '{"type": "add_numbers", "payload": {"a": 2, "b": 3}}'
@@ -19,6 +21,9 @@ def show(report: dict[str, Any], *, as_json: bool, curl: str | None = None) -> N
     """One fact a line, each whole: addresses are there to be copied."""
     if as_json:
         typer.echo(json.dumps(report | ({"curl": curl} if curl else {})))
+        return
+    if is_json():
+        _log_report(report)
         return
     console = Console(soft_wrap=True, highlight=False)
     after = f" after {report['up_after_s']:.1f} s" if "up_after_s" in report else ""
@@ -33,8 +38,20 @@ def show(report: dict[str, Any], *, as_json: bool, curl: str | None = None) -> N
 
 
 def stopped(*, as_json: bool) -> None:
-    if not as_json:
+    if is_json():
+        say("Windlass is stopped")
+    elif not as_json:
         typer.echo("stopped")
+
+
+def _log_report(report: dict[str, Any]) -> None:
+    """As a log line, and logs are kept and read by others: without the link that logs its reader in."""
+    facts = {name: value for name, value in report.items() if name != "login"}
+    if report.get("login"):
+        facts["log_in"] = "windlass login prints a link"
+    if report.get("auth") == "off":
+        say("WINDLASS_AUTH=off: whoever reaches this address may do everything", logging.WARNING, url=report["url"])
+    say("Windlass is up" if "url" in report else "the database is ready", **facts)
 
 
 def curl_line(url: str, bearer: str | None) -> str:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from windlass.auth.tokens import Signer
-from windlass.cli.household import say
+from windlass.cli.notices import say
 from windlass.errors import WindlassError
 from windlass.sdk.async_http import AsyncClient
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from windlass.cli.household import say
 from windlass.cli.listening import port_of
+from windlass.cli.notices import say
 from windlass.config import Config
 from windlass.embedded.valkey import EmbeddedValkey
 from windlass.errors import WindlassError

@@ -1,6 +1,7 @@
 """What the processes of `windlass up` find in their environment: the settings they need, and of the secrets only their own."""
 
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +20,8 @@ def for_api(config: Config, secret: Path | None) -> dict[str, str]:
     environ = {variable("unready_s"): "0"} | environ  # nobody balances load over one machine, and Ctrl-C shall be quick
     environ |= {variable("host"): config.api.host, variable("port"): str(config.api.port)}
     environ |= _said(config.api, "mail_dir")
+    if config.worker.log_format != "json":  # people are told by `up` itself that the API is there, and that it is gone
+        environ = {variable("log_level"): "warning"} | environ
     return environ | ({variable("auth_secret") + "_FILE": str(secret)} if secret is not None else {})
 
 
@@ -27,7 +30,11 @@ def for_worker(config: Config) -> dict[str, str]:
     environ = _environ(config, without={*secrets_of(AuthConfig), *secrets_of(ClientConfig)})
     environ.pop(variable("smtp_password") + "_FILE", None)
     environ |= _said(config.jobs, "smtp_host", "smtp_port", "smtp_security", "smtp_user", "smtp_password", "mail_from")
-    return environ | _said(config.worker, "threads", "processes", "workers", "queues")
+    environ |= _said(config.worker, "threads", "processes", "workers", "queues")
+    if config.worker.log_format == "json" and config.worker.log_jobs == "auto":
+        # Its output goes through us (relay.py): whether that ends at a terminal only we can tell.
+        environ[variable("log_jobs")] = "all" if sys.stderr.isatty() else "failures"
+    return environ
 
 
 def _environ(config: Config, *, without: set[str]) -> dict[str, str]:

@@ -3,15 +3,16 @@ runs, the address of its API. The other commands find both there.
 """
 
 import contextlib
+import logging
 import os
 import secrets
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from windlass.cli.notices import say
 from windlass.embedded.folder import folder_errors
 from windlass.errors import Misconfigured
 
@@ -34,7 +35,7 @@ def secret_file(folder: Path) -> Path:
     if len(text.encode()) < _SECRET_BYTES:
         raise Misconfigured(f"{file} holds no secret of {_SECRET_BYTES} bytes; remove it, and a new one is made")
     if stat.S_IMODE(found.st_mode) & 0o077:
-        sys.stderr.write(f"windlass: warning: others may read {file}; chmod 600 it, or remove it for a new one\n")
+        say(f"warning: others may read {file}; chmod 600 it, or remove it for a new one", logging.WARNING)
     return file
 
 

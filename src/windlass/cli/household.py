@@ -7,12 +7,15 @@ us, however we die (parentage.py).
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+from windlass.cli.notices import is_json, say
+from windlass.cli.relay import Relay
 from windlass.worker.loops import BackOff, cancelled, done, first
 from windlass.worker.processes import Child
 
@@ -40,9 +43,17 @@ class Kept:
         self._fds = fds
         self._child: Child | None = None
         self._going = asyncio.Event()
+        self._relays: list[Relay] = []
 
     async def keep(self, is_up: Callable[[], bool]) -> None:
         """Have it run until it is sent away. Raises NeverUp if it ends before `is_up`."""
+        try:
+            await self._keep(is_up)
+        finally:
+            for relay in self._relays:
+                await relay.aclose()
+
+    async def _keep(self, is_up: Callable[[], bool]) -> None:
         back_off = BackOff()
         while not self._going.is_set():
             back_off.began()
@@ -51,13 +62,13 @@ class Kept:
                 return
             pause_s = back_off.ended()
             soon = f"in {pause_s:.1f} s" if pause_s else "at once"
-            say(f"{self.what} {how}; it is started again {soon}")
+            say(f"{self.what} {how}; it is started again {soon}", logging.WARNING)
             await first(self._going.wait(), timeout_s=pause_s)
 
     async def _life(self, is_up: Callable[[], bool]) -> str:
         """One process from start to end; how it ended."""
         try:
-            self._child = Child(self._argv, pass_fds=self._fds, environ=self._environ)
+            self._child = self._start()
         except OSError as error:  # no process, descriptor or memory left
             return f"could not be started ({error.strerror})"
         code = await self._child.ended()
@@ -65,6 +76,16 @@ class Kept:
         if not is_up() and not self._going.is_set():
             raise NeverUp(self.what, code)
         return f"has ended {ending(code)}"
+
+    def _start(self) -> Child:
+        if not is_json():
+            return Child(self._argv, pass_fds=self._fds, environ=self._environ)
+        relay = Relay(self.what)
+        self._relays.append(relay)
+        try:
+            return Child(self._argv, pass_fds=self._fds, environ=self._environ, output=relay.fd)
+        finally:
+            relay.close_fd()
 
     def send_away(self) -> None:
         """Ask it to go; asked again, it hurries."""
@@ -166,9 +187,3 @@ def done_all(tasks: "list[asyncio.Task[None]]") -> Callable[[], Awaitable[object
 
 def ending(code: int) -> str:
     return f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
-
-
-def say(words: str) -> None:
-    with contextlib.suppress(OSError):  # the terminal may be gone
-        sys.stderr.write(f"windlass: {words}\n")
-        sys.stderr.flush()

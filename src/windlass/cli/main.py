@@ -4,6 +4,7 @@ A command's module is imported when the command is called for: listing queues ne
 """
 
 import difflib
+import logging
 import sys
 from importlib import import_module
 from typing import Annotated, Any, Final
@@ -12,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from windlass.cli.notices import say
 from windlass.cli.output import clean, set_verbose
 from windlass.errors import Unavailable, WindlassError
 from windlass.redaction import redact
@@ -140,7 +142,7 @@ def _misspoken(error: BaseException) -> int:
 
 
 def _failed(text: str, code: int) -> int:
-    typer.echo(f"windlass: {clean(text)}", err=True)
+    say(clean(text), logging.ERROR)
     return code
 
 

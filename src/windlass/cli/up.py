@@ -29,6 +29,7 @@ from windlass.cli.home import announced, secret_file
 from windlass.cli.household import Household, Kept, NeverUp
 from windlass.cli.listening import listening, port_of, url_of
 from windlass.cli.login import link
+from windlass.cli.notices import begin_serving
 from windlass.cli.wiring import database, home, run, settings
 from windlass.cli.worker import Processes, Queues, Threads, Workers, process_options
 from windlass.clock import steady_s
@@ -134,6 +135,7 @@ def up(
     Examples: windlass up · windlass up --app tasks:app --port 9000 · windlass up --ephemeral --demo ·
     windlass up --workers 4,8 --redis
     """
+    begin_serving()
     # TERM ends what follows like Ctrl-C, so that the database is stopped and not merely orphaned.
     # So does INT where whoever started us ignores it, as scripts do for what they run in the background.
     for number in (signal.SIGTERM, signal.SIGINT):

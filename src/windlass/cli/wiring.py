@@ -1,7 +1,7 @@
 """What the commands share: settings from the environment, the data folder, and the database they speak of."""
 
+import logging
 import os
-import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import uvloop
 
+from windlass.cli.notices import say
 from windlass.config import Config, load, variable
 from windlass.embedded.postgres import EmbeddedPostgres
 from windlass.errors import Misconfigured
@@ -31,7 +32,7 @@ def settings(*, warn: bool = True, **said: object) -> Config:
     environ = {name: value for name, value in os.environ.items() if name not in _ASIDE} | given
     config = load(environ, read=lambda path: Path(path).read_text())
     for warning in config.check().warnings if warn else ():
-        sys.stderr.write(f"windlass: warning: {warning}\n")
+        say(f"warning: {warning}", logging.WARNING)
     return config
 
 

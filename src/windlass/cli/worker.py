@@ -13,6 +13,7 @@ from windlass import telemetry
 from windlass.bus.postgres import Listener, PostgresWaker
 from windlass.bus.redis import reaching_all
 from windlass.cli.environs import secrets_of
+from windlass.cli.notices import begin_serving
 from windlass.cli.wiring import run, settings
 from windlass.config import AuthConfig, Config
 from windlass.errors import InvalidJob, Misconfigured
@@ -21,6 +22,7 @@ from windlass.leader.loop import Leader
 from windlass.model import check_text
 from windlass.store.protocol import channel
 from windlass.store.store import open_store
+from windlass.unhandled import log_unhandled
 from windlass.worker.berth import Crew
 from windlass.worker.loading import BUILT_IN, specs_in
 from windlass.worker.parentage import die_with
@@ -78,10 +80,12 @@ def worker(
     Examples: windlass worker --app tasks:app · windlass worker --app tasks:app --app windlass.jobs:app --processes 2 ·
     windlass worker --app tasks:app --workers 4,8
     """
+    begin_serving()
     if under is not None:
         die_with(under)
     config = settings(warn=under is None, queues=queues, **process_options(threads, processes, workers))
     telemetry.configure(config.worker.log_level, config.worker.log_format)
+    log_unhandled()
     for secret in secrets_of(AuthConfig):  # jobs are other people's code: what opens the API is not for them to find
         os.environ.pop(secret, None)
     name = name or socket.gethostname()

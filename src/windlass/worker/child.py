@@ -31,6 +31,7 @@ from windlass.lifecycle import Completed, Failed, Outcome, Settlement
 from windlass.model import Error, Lease
 from windlass.store.protocol import Claims
 from windlass.telemetry import AttemptLog, current
+from windlass.unhandled import log_unhandled
 from windlass.worker.context import call
 from windlass.worker.control import config_heard
 from windlass.worker.frames import (
@@ -101,6 +102,7 @@ def load(start: Start) -> Loaded:
     """Import the app as its worker has. Raises Misconfigured, which is also logged."""
     config = config_heard(start.config)
     telemetry.configure(config.worker.log_level, config.worker.log_format, worker=start.worker)
+    log_unhandled()
     try:
         app = load_apps(start.app)
     except Misconfigured as problem:

@@ -121,10 +121,12 @@ def _give_back(said: dict[str, Any], worker_ids: list[UUID]) -> None:
     import asyncio  # noqa: PLC0415
 
     from windlass import telemetry  # noqa: PLC0415
+    from windlass.unhandled import log_unhandled  # noqa: PLC0415
     from windlass.worker.control import config_heard  # noqa: PLC0415
 
     config = config_heard(said)
     telemetry.configure(config.worker.log_level, config.worker.log_format)
+    log_unhandled()
     _log.error("the supervisor is gone: its %d workers end with it", len(worker_ids))
     asyncio.run(_rescue(config, worker_ids))
 

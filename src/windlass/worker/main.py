@@ -30,6 +30,7 @@ from windlass.model import Declared
 from windlass.pauses import Pauses
 from windlass.store.protocol import Ear, broadcast_channel, channel
 from windlass.store.store import Store, open_store
+from windlass.unhandled import log_unhandled
 from windlass.worker.claimer import Post
 from windlass.worker.control import Control, Message, config_heard
 from windlass.worker.hooks import start_worker, stop_worker
@@ -66,6 +67,7 @@ async def serve(end: socket.socket, slots: Slots) -> int:
         return 1
     config = config_heard(start["config"])
     telemetry.configure(config.worker.log_level, config.worker.log_format, worker=start["name"])
+    log_unhandled()
     try:
         app = load_apps(start["app"])
         app.use(config)  # what handlers and hooks enqueue goes where their jobs come from, on loops of their own, too

@@ -21,7 +21,7 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class Child:
-    """One process of ours, the head of its own group."""
+    """One process of ours, the head of its own group. `output`: where it writes, unless where we do."""
 
     def __init__(
         self,
@@ -30,10 +30,13 @@ class Child:
         pass_fds: Collection[int] = (),
         stdin: int | IO[bytes] | None = None,
         environ: Mapping[str, str] | None = None,
+        output: int | None = None,
     ) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and modules
             argv,
             stdin=subprocess.DEVNULL if stdin is None else stdin,
+            stdout=output,
+            stderr=output,
             pass_fds=tuple(pass_fds),
             env=environ,
             process_group=0,  # Ctrl-C in the terminal is for the supervisor alone

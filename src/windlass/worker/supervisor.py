@@ -137,7 +137,10 @@ class Supervisor:
         """No worker ever ran, and none will: say why, once, and end."""
         if self._refused is None:
             self._refused = problem
-            sys.stderr.write(f"windlass: {redact(problem)}\n")
+            if self._crew.config.worker.log_format == "json":
+                _log.error("%s", problem)
+            else:
+                sys.stderr.write(f"windlass: {redact(problem)}\n")
             self._signals.raise_to(1)
 
     async def _life(self, n: int) -> Berth | None:
@@ -290,7 +293,8 @@ class Supervisor:
         if self._partings:
             _log.error("the jobs of %d workers could not be settled; the guard tries on", len(self._partings))
             return
-        _log.info("stopped")
+        if self._refused is None:  # else why it ends shall be the last line
+            _log.info("stopped")
 
 
 def _pause_s(berth: Berth | None, back_off_s: float) -> float:
