@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import asyncpg
 import psycopg
+import psycopg2.extras
 import pytest
 from psycopg.rows import namedtuple_row
 from sqlalchemy import create_engine, text
@@ -82,19 +83,42 @@ async def with_psycopg_async(url: str) -> AsyncIterator[Caller]:
 
 
 @asynccontextmanager
-async def with_sqlalchemy_connection(url: str) -> AsyncIterator[Caller]:
-    engine = create_engine(sqlalchemy_url(url, "psycopg"), poolclass=NullPool)
-    with engine.connect() as connection:
-        yield Caller(connection, lambda sql: connection.execute(text(sql)), connection.commit, connection.rollback)
-    engine.dispose()
+async def with_psycopg2(url: str) -> AsyncIterator[Caller]:
+    connection = psycopg2.connect(url)
+    yield Caller(connection, connection.cursor().execute, connection.commit, connection.rollback)
+    connection.close()
 
 
 @asynccontextmanager
-async def with_sqlalchemy_session(url: str) -> AsyncIterator[Caller]:
-    engine = create_engine(sqlalchemy_url(url, "psycopg"), poolclass=NullPool)
-    with Session(engine) as session:
-        yield Caller(session, lambda sql: session.execute(text(sql)), session.commit, session.rollback)
-    engine.dispose()
+async def with_psycopg2_taught(url: str) -> AsyncIterator[Caller]:
+    """With its own cursors and types, as callers set them up."""
+    connection = psycopg2.connect(url, cursor_factory=psycopg2.extras.RealDictCursor)
+    psycopg2.extras.register_uuid(conn_or_curs=connection)  # type: ignore[no-untyped-call]
+    psycopg2.extras.register_default_json(connection, loads=lambda _: "decoded")
+    yield Caller(connection, connection.cursor().execute, connection.commit, connection.rollback)
+    connection.close()
+
+
+def with_sqlalchemy_connection(driver: str) -> Open:
+    @asynccontextmanager
+    async def opened(url: str) -> AsyncIterator[Caller]:
+        engine = create_engine(sqlalchemy_url(url, driver), poolclass=NullPool)
+        with engine.connect() as connection:
+            yield Caller(connection, lambda sql: connection.execute(text(sql)), connection.commit, connection.rollback)
+        engine.dispose()
+
+    return opened
+
+
+def with_sqlalchemy_session(driver: str) -> Open:
+    @asynccontextmanager
+    async def opened(url: str) -> AsyncIterator[Caller]:
+        engine = create_engine(sqlalchemy_url(url, driver), poolclass=NullPool)
+        with Session(engine) as session:
+            yield Caller(session, lambda sql: session.execute(text(sql)), session.commit, session.rollback)
+        engine.dispose()
+
+    return opened
 
 
 @asynccontextmanager
@@ -130,8 +154,12 @@ DRIVERS: dict[str, Open] = {
     "asyncpg pool": with_asyncpg_pool,
     "psycopg": with_psycopg,
     "psycopg async": with_psycopg_async,
-    "sqlalchemy connection": with_sqlalchemy_connection,
-    "sqlalchemy session": with_sqlalchemy_session,
+    "psycopg2": with_psycopg2,
+    "psycopg2 with its own cursors and types": with_psycopg2_taught,
+    "sqlalchemy connection": with_sqlalchemy_connection("psycopg"),
+    "sqlalchemy connection over psycopg2": with_sqlalchemy_connection("psycopg2"),
+    "sqlalchemy session": with_sqlalchemy_session("psycopg"),
+    "sqlalchemy session over psycopg2": with_sqlalchemy_session("psycopg2"),
     "sqlalchemy scoped session": with_sqlalchemy_scoped_session,
     **{
         f"sqlalchemy async {kind} over {driver}": with_sqlalchemy_async(driver, kind)
@@ -144,8 +172,8 @@ each_driver = pytest.mark.parametrize("opened", DRIVERS.values(), ids=DRIVERS.ke
 
 FULL = NewJob(
     "echo",
-    {"näme": [1, 2.5, None, True, 2**80]},
-    name='a "name"',
+    {"näme": [1, 2.5, None, True, 2**80, "50 % of \\ and %(p1)s, {$1}"]},
+    name='a "name", it\'s 100 %s',
     queue="mail",
     priority=-3,
     thread_demand=4,
@@ -157,6 +185,9 @@ FULL = NewJob(
     if_too_wide="wait",
     trace="00-abc",
 )
+
+
+FULL_TEXT = '{"näme":[1,2.5,null,true,1208925819614629174706176,"50 % of \\\\ and %(p1)s, {$1}"]}'
 
 
 async def stored(sql: Sql) -> int:
@@ -176,7 +207,7 @@ async def test_what_the_caller_commits_is_stored_as_it_was_said(store: Store, sq
     job, plain, later = [await store.views.job(answer.id) for answer in answers]
     same = ("type", "name", "queue", "priority", "thread_demand", "max_attempts", "timeout_s", "retry", "trace")
     assert [getattr(job, field) for field in same] == [getattr(FULL, field) for field in same]
-    assert (job.payload, list(job.tags)) == ('{"näme":[1,2.5,null,true,1208925819614629174706176]}', ["a", 'q"{}'])
+    assert (job.payload, list(job.tags)) == (FULL_TEXT, ["a", 'q"{}'])
     assert (plain.status, later.scheduled_at) == ("ready", moment)
 
 
@@ -288,13 +319,16 @@ async def test_a_sync_session_over_an_async_driver_is_refused_and_still_usable(
 async def test_a_connection_without_a_transaction_is_refused(store: Store, sql: Sql, url: str) -> None:
     engine = create_engine(sqlalchemy_url(url, "psycopg"), isolation_level="AUTOCOMMIT", poolclass=NullPool)
     async_engine = create_async_engine(sqlalchemy_url(url, "asyncpg"), isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    old = psycopg2.connect(url)
+    old.autocommit = True
     with psycopg.connect(url, autocommit=True) as plain, engine.connect() as over_psycopg:
         async with async_engine.connect() as over_asyncpg:
-            for connection in (sql, plain, over_psycopg, over_asyncpg):
+            for connection in (sql, plain, old, over_psycopg, over_asyncpg):
                 with pytest.raises(RequestError, match="connection: is in no transaction"):
                     await store.intake.enqueue([NewJob("echo")], connection=connection)
         with plain.transaction():
             await store.intake.enqueue([NewJob("echo")], connection=plain)
+    old.close()
     await async_engine.dispose()
     assert await stored(sql) == 1
 
@@ -313,8 +347,18 @@ async def test_a_connection_the_server_ended_is_unavailable(store: Store, sql: S
             await store.intake.enqueue([NewJob("echo")], connection=connection)
 
 
-async def test_a_sync_connection_never_waits_for_a_loop(store: Store, url: str) -> None:
-    with psycopg.connect(url) as connection:
+async def test_a_psycopg2_connection_the_server_ended_is_unavailable(store: Store, sql: Sql, url: str) -> None:
+    connection = psycopg2.connect(url)
+    await sql.execute("select pg_terminate_backend($1)", connection.get_backend_pid())
+    for _ in range(2):  # as it ends, and once that is known
+        with pytest.raises(Unavailable):
+            await store.intake.enqueue([NewJob("echo")], connection=connection)
+    connection.close()
+
+
+@pytest.mark.parametrize("connect", [psycopg.connect, psycopg2.connect])
+async def test_a_sync_connection_never_waits_for_a_loop(store: Store, url: str, connect: Callable[[str], Any]) -> None:
+    with connect(url) as connection:
         work = store.intake.enqueue([FULL, NewJob("echo", idempotency_key=str(uuid4()))], connection=connection)
         with pytest.raises(StopIteration) as ended:
             work.send(None)

@@ -1,6 +1,6 @@
 """The caller's own connection, whatever drives it, as the store uses one: statements with $n, and a savepoint.
 
-Jobs enqueued in a caller's transaction commit or roll back with it: nothing here begins, commits or ends one. psycopg
+Jobs enqueued in a caller's transaction commit or roll back with it: nothing here begins, commits or ends one. psycopg, psycopg2
 and SQLAlchemy are the caller's, never imported by us: connections are known by the classes they descend from.
 """
 
@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from windlass.errors import RequestError, Unavailable
+from windlass.store.foreign_psycopg2 import SAVEPOINT, Psycopg2Connection, adapt_psycopg2
 from windlass.store.postgres import ours, translated
 
-_SAVEPOINT: Final = "windlass_enqueue"
-_TAKEN: Final = "an asyncpg, psycopg (3) or SQLAlchemy (2) connection or session"
+_TAKEN: Final = "an asyncpg, psycopg (3), psycopg2 or SQLAlchemy (2) connection or session"
 
 
 async def adapted(connection: Any) -> Any:
@@ -29,12 +29,14 @@ async def adapted(connection: Any) -> Any:
             return _asyncpg(connection)
         case "psycopg":
             return _psycopg(connection)
+        case "psycopg2":
+            return adapt_psycopg2(connection)
     raise RequestError(f"connection: must be {_TAKEN}, not a {_named(connection)}")
 
 
 def is_blocking(connection: Any) -> bool:
     """Whether its calls would hold up the loop they are made on."""
-    return _driver(connection) in {"psycopg", "sqlalchemy"} and not is_async(connection)
+    return _driver(connection) in {"psycopg", "psycopg2", "sqlalchemy"} and not is_async(connection)
 
 
 def is_async(connection: Any) -> bool:
@@ -71,15 +73,15 @@ class PsycopgConnection:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
         """A savepoint. Not psycopg's own block: at the very beginning of a transaction that one would commit it."""
-        await self.fetch(f"savepoint {_SAVEPOINT}")
+        await self.fetch(f"savepoint {SAVEPOINT}")
         try:
             yield
         except BaseException:
             with _psycopg_translated():
-                await self.fetch(f"rollback to savepoint {_SAVEPOINT}")
-                await self.fetch(f"release savepoint {_SAVEPOINT}")
+                await self.fetch(f"rollback to savepoint {SAVEPOINT}")
+                await self.fetch(f"release savepoint {SAVEPOINT}")
             raise
-        await self.fetch(f"release savepoint {_SAVEPOINT}")
+        await self.fetch(f"release savepoint {SAVEPOINT}")
 
 
 def _asyncpg(connection: Any) -> Any:
@@ -117,8 +119,8 @@ async def _beneath(connection: Any) -> Any:
             raise RequestError(
                 "connection: its driver is async; await aenqueue(…) with the async connection or session"
             )
-        if _driver(driver) == "psycopg":
-            return _psycopg(driver)
+        if (kind := _driver(driver)) in {"psycopg", "psycopg2"}:
+            return _psycopg(driver) if kind == "psycopg" else adapt_psycopg2(driver)
     else:
         driver = (await connection.get_raw_connection()).driver_connection
         # Its asyncpg dialect begins later than SQLAlchemy does: with the first statement.
@@ -127,7 +129,7 @@ async def _beneath(connection: Any) -> Any:
         if (kind := _driver(driver)) in {"asyncpg", "psycopg"}:
             return _asyncpg(driver) if kind == "asyncpg" else _psycopg(driver)
     raise RequestError(
-        f"connection: SQLAlchemy must use psycopg (3), or asyncpg with its async classes; not {_named(driver)}"
+        f"connection: SQLAlchemy must use psycopg (3) or psycopg2, or asyncpg with its async classes; not {_named(driver)}"
     )
 
 
@@ -140,10 +142,10 @@ async def _of_session(session: Any) -> Any:
 
 def _driver(connection: Any) -> str:
     """The first package of those we know that a class of the connection comes from."""
-    if isinstance(connection, PsycopgConnection):
+    if isinstance(connection, (PsycopgConnection, Psycopg2Connection)):
         return "windlass"
     packages = [each.__module__.partition(".")[0] for each in type(connection).__mro__]
-    return next((each for each in packages if each in {"asyncpg", "psycopg", "sqlalchemy"}), "")
+    return next((each for each in packages if each in {"asyncpg", "psycopg", "psycopg2", "sqlalchemy"}), "")
 
 
 @contextmanager
