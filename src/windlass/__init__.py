@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from windlass.sdk.calls import Handle
     from windlass.sdk.http import AsyncClient, Client
     from windlass.worker.context import AsyncContext, Context
+    from windlass.worker.effects import Effect
     from windlass.worker.hooks import JobEvent
     from windlass.worker.run import Stopped
 
@@ -36,6 +37,7 @@ _HOMES: Final = {
     "Cancel": "windlass.errors",
     "Client": "windlass.sdk.http",
     "Context": "windlass.worker.context",
+    "Effect": "windlass.worker.effects",
     "Fail": "windlass.errors",
     "Handle": "windlass.sdk.calls",
     "JobCancelled": "windlass.errors",
@@ -60,6 +62,7 @@ __all__ = [
     "Cancel",
     "Client",
     "Context",
+    "Effect",
     "Fail",
     "Handle",
     "JobCancelled",

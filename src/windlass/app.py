@@ -79,13 +79,14 @@ class App(DeclaresHooks):
         name: str | None = None,
         queue: str = ...,
         threads: int = ...,
-        max_attempts: int = ...,
+        max_attempts: int | None = ...,
         timeout: float | timedelta = ...,
         retry: RetryPolicy | None = ...,
         isolation: IsolationMode = ...,
         priority: int = ...,
         tags: tuple[str, ...] = ...,
         if_too_wide: TooWide = ...,
+        at_most_once: bool = ...,
     ) -> Declare: ...
 
     def job(
@@ -96,19 +97,24 @@ class App(DeclaresHooks):
         name: str | None = None,
         queue: str = "default",
         threads: int = 1,
-        max_attempts: int = 3,
+        max_attempts: int | None = None,
         timeout: float | timedelta = 3600.0,
         retry: RetryPolicy | None = None,
         isolation: IsolationMode = "none",
         priority: int = 0,
         tags: tuple[str, ...] = (),
         if_too_wide: TooWide = "narrow",
+        at_most_once: bool = False,
     ) -> Any:
         """Declare a function as a job type: `@app.job`, or `@app.job(queue="mail", timeout=30)`.
 
-        Its name is the function's, unless another is given. `timeout` is in seconds, or a timedelta.
+        Its name is the function's, unless another is given. `timeout` is in seconds, or a timedelta. `max_attempts` is 3 unless
+        something else is said. With `at_most_once` no job of it is ever started twice; one whose start was lost is failed as
+        MayHaveRun.
         """
-        said = Defaults(queue, threads, max_attempts, timeout, retry, isolation, priority, tags, if_too_wide)
+        said = Defaults(
+            queue, threads, max_attempts, timeout, retry, isolation, priority, tags, if_too_wide, at_most_once
+        )
 
         def declare(fn: Callable[..., Any]) -> AppJob[..., Any, ..., Any]:
             declared: AppJob[..., Any, ..., Any] = AppJob(self._link, fn, name, said)

@@ -64,6 +64,8 @@ def report_end(lease: Lease, settlement: Settlement, status: Status, *, worker: 
     if settlement.failed or settlement.ended is Ended.LOST:
         fields["failures"] = lease.failures + settlement.failed
         fields["max_attempts"] = lease.max_attempts
+    if status is Status.HELD:
+        fields["reason"] = settlement.reason
     if settlement.crashed:
         fields["crashes"] = lease.crashes + 1
     if settlement.execution_s is not None:
@@ -88,9 +90,9 @@ def _event(settlement: Settlement, status: Status) -> tuple[int, str]:
     if settlement.failed:
         timed_out = settlement.error is not None and settlement.error.startswith('{"type": "TimedOut"')
         return logging.WARNING, "job timed out" if timed_out else "job failed"
-    if status is Status.SCHEDULED:
-        return logging.INFO, "job snoozed"
-    return logging.INFO, "job given back" if status is Status.READY else f"job {status.value}"
+    if status is Status.HELD:
+        return logging.WARNING, "job held"
+    return logging.INFO, "job snoozed" if status is Status.SCHEDULED else "job given back"
 
 
 def is_success(settlement: Settlement) -> bool:

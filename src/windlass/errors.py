@@ -423,3 +423,7 @@ class Cancel(Exception):
 
 class Fail(Exception):
     """This job cannot succeed: no further attempt, straight to the dead letters."""
+
+
+class MayHaveRun(Exception):
+    """An earlier attempt of a job that is started once at most has begun: it is not started again."""

@@ -4,6 +4,7 @@ Every obstacle has a stable code, what it means for this very job, and what woul
 remove first: while a queue is paused it does not matter how many jobs are ahead.
 """
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -70,7 +71,8 @@ class Facts:
 
     `set_aside`: the job has left the line. `thread_demand`: as it waits, which may be less than it asked for. `age_s`:
     how long ago it was due if it waits (below zero: not yet), began if it runs, ended if it has. `ended`, `error`: of the attempt
-    before, if that is on record. `led`: some worker leads, and does what nobody else does.
+    before, if that is on record. `led`: some worker leads, and does what nobody else does. `undecided`: the effects of it that a
+    person must decide about.
     """
 
     job: Job
@@ -83,6 +85,7 @@ class Facts:
     led: bool
     ahead: int | None
     hands: Sequence[Hand]
+    undecided: Sequence[str] = ()
 
 
 def explain(facts: Facts) -> Explanation:
@@ -206,12 +209,14 @@ def _waiting(facts: Facts) -> Iterable[Obstacle]:
 
 
 def _undecided(facts: Facts) -> Obstacle:
-    job = facts.job
+    job, keys = facts.job, facts.undecided
+    named = "an effect" if not keys else f"its effect{'' if len(keys) == 1 else 's'} {' and '.join(map(repr, keys))}"
+    which = f" --effect {shlex.quote(keys[0])}" if len(keys) > 1 else ""
     return Obstacle(
         "needs_decision",
-        f"waits for a person to say whether an effect of attempt {job.attempt} has happened{_why(facts.error)}",
-        f"find out, then: windlass jobs decide {job.id} done (it has happened), or: windlass jobs decide {job.id} redo"
-        " (it has not)",
+        f"waits for a person to say whether {named} happened{_why(facts.error)}",
+        f"find out, then: windlass jobs decide {job.id} done{which} (it happened), or: windlass jobs decide {job.id} redo{which}"
+        " (it did not, do it again)",
     )
 
 

@@ -71,11 +71,13 @@ class Lost(NamedTuple):
     """The attempt's process died or lost its lease.
 
     `crashed`: it died by itself, rather than with the whole database or on purpose. `begun`: it had started this
-    job. Only a job that was begun when its process crashed is suspected of having caused it.
+    job. Only a job that was begun when its process crashed is suspected of having caused it. `spent`: the start died and
+    counts against max_attempts; as suspicion does, where nothing else is said.
     """
 
     crashed: bool
     begun: bool = True
+    spent: bool | None = None
 
 
 class Released(NamedTuple):
@@ -92,7 +94,8 @@ class Held(NamedTuple):
     error: Error | None = None
 
 
-Outcome = Completed | Failed | TimedOut | Snoozed | Cancelled | Lost | Released | Held
+Uncompleted = Failed | TimedOut | Snoozed | Cancelled | Lost | Released | Held
+Outcome = Completed | Uncompleted
 
 
 # Settlements: what gets written. ----------------------------------------------------------------------------------
@@ -112,7 +115,7 @@ class Settlement(NamedTuple):
     """One row of a settle batch, fenced by (job_id, attempt, token, worker_id); the field order is the SQL's.
 
     `status` is where the job goes. If it was asked to cancel and did not complete, the database writes cancelled.
-    `failed` adds a failure, `crashed` a crash, `suspect` is what the job is from now on; `ended` is kept as the
+    `failed` adds a failure (a start that died is one), `crashed` a crash, `suspect` is what the job is from now on; `ended` is kept as the
     attempt's record. `reason` says what a held job waits for.
     """
 
@@ -135,11 +138,20 @@ class Settlement(NamedTuple):
 
 
 def settle(
-    lease: Lease, outcome: Outcome, *, jitter: float, execution_s: float | None = None, log: str | None = None
+    lease: Lease,
+    outcome: Outcome,
+    *,
+    jitter: float,
+    execution_s: float | None = None,
+    log: str | None = None,
+    at_most_once: bool = False,
 ) -> Settlement:
-    """Decide what becomes of a job after one attempt. `jitter` is a number in [0, 1) drawn by the caller."""
+    """Decide what becomes of a job after one attempt. `jitter` is a number in [0, 1) drawn by the caller. `at_most_once`: its
+    start is recorded, and there must not be another."""
     if isinstance(outcome, Completed):
         return _completed(lease, outcome, execution_s, log)
+    if at_most_once:
+        outcome = _without_another(outcome)
     fence = lease[:4]
     # A suspect stays one until it has finished: giving it back proves nothing.
     base = Settlement(
@@ -152,14 +164,14 @@ def settle(
             error = Error(
                 "TimedOut", f"ran longer than its timeout of {lease.timeout_s:g} s (stopped after {after_s:.3f} s)"
             )
-            return _failed(lease, base, error, delay_s=None, final=False, jitter=jitter)
+            return _failed(lease, base, error, delay_s=None, final=at_most_once, jitter=jitter)
         case Snoozed(delay_s):
             return base._replace(status=Status.SCHEDULED, delay_s=_delay(delay_s))
         case Cancelled(reason):
             error = Error("Cancelled", reason)
             return _with_error(base._replace(status=Status.CANCELLED, ended=Ended.CANCELLED), error)
-        case Lost(crashed, begun):
-            return _lost(lease, base, counted=crashed and begun, jitter=jitter)
+        case Lost():
+            return _lost(lease, base, outcome, jitter=jitter)
         case Released():
             return base
         case Held(reason, held_error):
@@ -223,18 +235,42 @@ def _failed(
     return _with_error(spent._replace(status=Status.SCHEDULED, delay_s=wait_s), error)
 
 
-def _lost(lease: Lease, base: Settlement, *, counted: bool, jitter: float) -> Settlement:
-    """A lost attempt burns no failure. Only a crash while alone in its process counts against a job."""
-    lost = base._replace(ended=Ended.LOST, suspect=counted or base.suspect)
-    if not (counted and lease.suspect):
-        return _with_error(lost, Error("Lost", "its worker died or lost its lease before the attempt ended"))
-    crashes = lease.crashes + 1
-    if crashes >= crashes_max:
+def _without_another(outcome: Uncompleted) -> Uncompleted:
+    """What an outcome comes to where there is no other attempt: nobody knows how far this one came."""
+    match outcome:
+        case Failed(error, _, _):
+            return Failed(error, final=True)
+        case Snoozed():
+            return Failed(Error("AtMostOnce", "asked to be run again, and may be started only once"), final=True)
+        case Released() | Lost():
+            stopped = "was stopped or lost its worker after it began; it may have run, and is not started again"
+            return Failed(Error("MayHaveRun", stopped), final=True)
+        case _:
+            return outcome
+
+
+def _lost(lease: Lease, base: Settlement, outcome: Lost, *, jitter: float) -> Settlement:
+    """A start that died under its job burns a failure: else max_attempts would not bound how often it is started. Only a crash
+    while alone in its process proves something against the job."""
+    blamed = outcome.crashed and outcome.begun
+    spent = blamed if outcome.spent is None else outcome.spent
+    crashed = blamed and lease.suspect
+    crashes, failures = lease.crashes + crashed, lease.failures + spent
+    lost = base._replace(ended=Ended.LOST, suspect=blamed or base.suspect, failed=spent, crashed=crashed)
+    if crashed and crashes >= crashes_max:
         error = Error("PoisonPill", f"crashed its process {crashes} times within a day")
-        return _with_error(lost._replace(status=Status.FAILED, crashed=True), error)
+        return _with_error(lost._replace(status=Status.FAILED), error)
+    # A lease whose job row is out of sight, while its partition is removed, does not say how many attempts there may be.
+    if spent and lease.max_attempts is not None and failures >= lease.max_attempts:
+        error = Error(
+            "MayHaveRun", f"its process died while it ran, and this was attempt {failures} of {lease.max_attempts}"
+        )
+        return _with_error(lost._replace(status=Status.FAILED), error)
+    if not crashed:
+        return _with_error(lost, Error("Lost", "its worker died or lost its lease before the attempt ended"))
     error = Error("Crashed", f"crashed its process ({crashes} of {crashes_max} within a day)")
     wait_s = backoff(crashes, RetryPolicy(), jitter=jitter)
-    return _with_error(lost._replace(status=Status.SCHEDULED, crashed=True, delay_s=wait_s), error)
+    return _with_error(lost._replace(status=Status.SCHEDULED, delay_s=wait_s), error)
 
 
 def retry_policy(text: str | None) -> RetryPolicy:
@@ -318,7 +354,7 @@ MOVES: Final = (
     Move(Status.HELD, "admit · run now · decide", Status.READY),
     Move(Status.READY, "claim", Status.RUNNING),
     Move(Status.RUNNING, "settle as completed", Status.COMPLETED),
-    Move(Status.RUNNING, "settle as failed for good · poison", Status.FAILED),
+    Move(Status.RUNNING, "settle as failed for good · poison · may have run", Status.FAILED),
     Move(Status.RUNNING, "settle as cancelled · cancel heeded", Status.CANCELLED),
     Move(Status.RUNNING, "settle as failed · snoozed · crashed", Status.SCHEDULED),
     Move(Status.RUNNING, "settle as released · lost", Status.READY),

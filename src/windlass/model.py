@@ -50,6 +50,10 @@ UNFINISHED: Final = frozenset(Status) - FINISHED
 needs_decision: Final = "needs decision"
 unknown_type: Final = "unknown type"
 
+# Keys of effects that begin so are ours. A job that is started once at most has its start recorded under the second.
+reserved_prefix: Final = "windlass:"
+start_key: Final = "windlass:start"
+
 type_name_max: Final = 200
 queue_name_max: Final = 100
 tags_max: Final = 20
@@ -73,6 +77,8 @@ class RetryPolicy(NamedTuple):
 
 
 TooWide = Literal["narrow", "wait", "fail"]
+IfUnknown = Literal["repeat", "skip", "ask"]  # what to do about an effect that may have happened
+Decision = Literal["done", "redo"]  # what a person says of one
 IsolationMode = Literal["none", "process"]
 
 
@@ -187,6 +193,7 @@ class Declared:
     tags: Sequence[str] = ()
     if_too_wide: TooWide = "narrow"
     isolation: IsolationMode = "none"
+    at_most_once: bool = False
     description: str | None = None
     schema: str | None = None
     fields: tuple[str, ...] | None = None

@@ -116,6 +116,10 @@ async def test_jobs_are_cancelled_retried_and_run_now(client: AsyncClient, rig: 
     assert (await client.run_now(later)).status == "ready"
     with pytest.raises(errors.NotPossible):
         await client.run_now(waiting)
+    with pytest.raises(errors.NotPossible, match="does not wait for a decision"):
+        await client.decide(failed, "done")
+    with pytest.raises(errors.JobNotFound):
+        await client.decide(uuid4(), "redo", effect="mail")
 
 
 async def test_many_are_counted_before_they_are_acted_on(client: AsyncClient, rig: Rig) -> None:

@@ -1,5 +1,6 @@
 """Submitting, showing, listing and acting on jobs over HTTP."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
@@ -10,7 +11,8 @@ from tests.api.conftest import Tokens
 from tests.factory import Rig
 from windlass.api.app import build, opened
 from windlass.config import Config
-from windlass.model import Declared, RetryPolicy, Status
+from windlass.lifecycle import Held
+from windlass.model import Declared, Error, RetryPolicy, Status, needs_decision
 from windlass.store.ids import Ids
 from windlass.store.store import Store
 
@@ -257,6 +259,36 @@ async def test_actions_need_no_body(api: Client, rig: Rig) -> None:
     assert (await api.post(f"/v1/jobs/{job_id}/retry")).json()["status"] == "ready"
     scheduled = await rig.job(Status.SCHEDULED)
     assert (await api.post(f"/v1/jobs/{scheduled}/run-now")).json()["status"] == "ready"
+
+
+async def test_a_job_that_needs_a_decision_is_listed_explained_decided_and_noted(api: Client, rig: Rig) -> None:
+    job_id = await undecided(rig)
+    listed = (await api.get("/v1/jobs", params={"reason": "needs decision"})).json()["jobs"]
+    assert [(job["id"], job["status"], job["reason"]) for job in listed] == [(str(job_id), "held", "needs decision")]
+    why = (await api.get(f"/v1/jobs/{job_id}/explain")).json()["obstacles"][0]
+    assert (why["code"], f"windlass jobs decide {job_id} done" in why["cure"]) == ("needs_decision", True)
+    refused = await api.post(f"/v1/jobs/{job_id}/run-now")
+    assert (refused.status_code, "jobs decide" in refused.json()["detail"]) == (409, True)
+    for body, status in (({"decision": "maybe"}, 422), ({}, 422), ({"decision": "done", "effect": "fax"}, 409)):
+        assert (await api.post(f"/v1/jobs/{job_id}/decide", json=body)).status_code == status
+    assert (await api.post(f"/v1/jobs/{uuid4()}/decide", json={"decision": "done"})).status_code == 404
+    assert await rig.store.accounts.audit() == []
+    answer = await api.post(f"/v1/jobs/{job_id}/decide", json={"decision": "done", "effect": "mail"})
+    assert (answer.status_code, answer.json()["status"]) == (200, "ready")
+    (noted,) = await rig.store.accounts.audit()
+    assert (noted.action, noted.target) == ("job.decide", str(job_id))
+    assert json.loads(noted.detail or "") == {"decision": "done", "effect": "mail"}
+    again = await api.post(f"/v1/jobs/{job_id}/decide", json={"decision": "redo"})
+    assert (again.status_code, again.json()["code"]) == (409, "not_possible")
+
+
+async def undecided(rig: Rig) -> UUID:
+    (job_id,) = await rig.enqueue()
+    worker = await rig.worker()
+    (lease,) = await worker.claim()
+    await worker.claims.intend(lease, "mail", "ask")
+    await worker.settle(lease, Held(needs_decision, Error("NeedsDecision", "who knows")))
+    return job_id
 
 
 async def test_what_the_state_forbids_is_a_conflict_and_no_audit_row(api: Client, rig: Rig) -> None:

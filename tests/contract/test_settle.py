@@ -52,7 +52,7 @@ OUTCOMES: list[tuple[Outcome, Status, str | None, int]] = [
     (Held("needs decision", NO), Status.HELD, "held", 0),
     (Held("no room"), Status.HELD, None, 0),
     (Lost(crashed=False), Status.READY, "lost", 0),
-    (Lost(crashed=True), Status.READY, "lost", 0),
+    (Lost(crashed=True), Status.READY, "lost", 1),
 ]
 
 
@@ -273,7 +273,7 @@ async def test_a_job_fails_for_good_after_its_last_attempt(rig: Rig, store: Stor
 
 
 async def test_three_crashes_as_a_suspect_make_a_poison_pill(rig: Rig, store: Store) -> None:
-    (job_id,) = await rig.enqueue(max_attempts=1)
+    (job_id,) = await rig.enqueue(max_attempts=10)
     worker = await rig.worker()
     went: list[Status] = []
     for _ in range(4):
@@ -283,7 +283,7 @@ async def test_three_crashes_as_a_suspect_make_a_poison_pill(rig: Rig, store: St
             await store.intake.run_now(job_id)
     assert went == [Status.READY, Status.SCHEDULED, Status.SCHEDULED, Status.FAILED]
     job = await store.views.job(job_id)
-    assert (job.failures, job.error and job.error.type) == (0, "PoisonPill")
+    assert (job.failures, job.error and job.error.type) == (4, "PoisonPill")
     assert [attempt.status for attempt in await store.views.attempts(job_id)][:3] == ["lost"] * 3
 
 

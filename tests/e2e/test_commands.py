@@ -149,6 +149,10 @@ def test_jobs_are_listed_explained_and_acted_on(windlass: Cluster) -> None:
     assert windlass.json("jobs", "cancel", "--tag", tag, "--status", "scheduled", "--yes")["done"] == 2
     assert windlass.json("jobs", "retry", ids[1], ids[2])["done"] == 2
     assert windlass.refused("jobs", "run-now", ids[0]).returncode == 5
+    assert "does not wait for a decision" in windlass.refused("jobs", "decide", ids[0], "done").stderr
+    assert windlass.refused("jobs", "decide", NOBODY, "redo", "--effect", "mail").returncode == 4
+    assert windlass.refused("jobs", "decide", ids[0], "maybe").returncode == 2
+    assert windlass.json("jobs", "list", "--reason", "needs decision")["jobs"] == []
 
 
 def test_nothing_is_acted_on_unless_it_is_said_which(windlass: Cluster) -> None:

@@ -207,16 +207,18 @@ def _judge_loss(evidence: Evidence, verdict: Verdict) -> None:
 
 
 def _judge_outcomes(evidence: Evidence, starts: Mapping[str, list[Start]], verdict: Verdict) -> None:
-    """One outcome a job, written by an attempt that really came to its end, and no failure burned on the way."""
+    """One outcome a job, written by an attempt that really came to its end, and no failure burned on the way but by starts
+    that died."""
     outcomes = Counter(one.job for one in evidence.outcomes)
     twice = [job for job, count in outcomes.items() if count > 1]
     twice += [one.job for one in evidence.attempts if one.status == "completed"]
     verdict.findings["finished twice"] += twice
+    died = Counter(one.job for one in evidence.attempts if one.status == "lost")
     for one in evidence.outcomes:
         ended = {start.token for start in starts[one.job] if start.end_s is not None}
         if one.status == "completed" and not (one.token in ended and one.result == f'"{one.token}"'):
             verdict.findings["finished by an attempt that did not end"].append(one.job)
-        if one.failures:
+        if one.failures > died[one.job]:
             verdict.findings["burned"].append(one.job)
 
 

@@ -44,6 +44,7 @@ _KILL_S: Final = 1.0
 _GUARD_AT, _SUPERVISOR_AT, _ROUND = 3, 8, 10  # of so many kills, at which a guard and a supervisor follow
 _LOOK_S: Final = 0.2
 _NO_DATABASE: Final = 6
+_ATTEMPTS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,8 @@ class Storm:
     def _job(self, job_id: UUID) -> NewJob:
         chance = self._chance
         seconds = chance.uniform(*(_LONG_S if chance.random() < self._plan.long else _SHORT_S))
-        return NewJob(chance.choice(("work", "toil")), {"seconds": seconds}, id=job_id)
+        # A start that died counts, and here they die more often than three times.
+        return NewJob(chance.choice(("work", "toil")), {"seconds": seconds}, id=job_id, max_attempts=_ATTEMPTS)
 
     async def _kill_processes(self, began_s: float) -> None:
         for n in range(1, int(self._plan.seconds / _KILL_S)):

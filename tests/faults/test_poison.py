@@ -38,7 +38,7 @@ async def _mixed(store: Store) -> tuple[list[UUID], list[UUID]]:
     jobs = [NewJob(kinds[n % 2], {"seconds": 0.02 + 0.1 * (n % 5 == 0)}) for n in range(NEIGHBOURS)]
     every = NEIGHBOURS // len(DEADLY)
     for n, deadly in enumerate(DEADLY):
-        jobs.insert(n * (every + 1) + every // 2, NewJob(deadly))
+        jobs.insert(n * (every + 1) + every // 2, NewJob(deadly, max_attempts=10))
     made = await store.intake.enqueue(jobs)
     guilty = {one.id for one, job in zip(made, jobs, strict=True) if job.type in DEADLY}
     return [one.id for one in made if one.id not in guilty], list(guilty)
@@ -58,7 +58,8 @@ async def _all_finish(store: Store, ids: list[UUID]) -> dict[UUID, Job]:
 
 def _neighbours_lost_nothing(jobs: list[Job], ledger: Path) -> None:
     assert Counter(job.status for job in jobs) == {Status.COMPLETED: NEIGHBOURS}
-    assert [job for job in jobs if job.failures] == []
+    # A start that died with its worker is counted; the next one is in a process of its own.
+    assert [job for job in jobs if job.failures > 1] == []
     ended = {(entry.job_id, f'"{entry.token}"') for entry in entries(ledger) if entry.what == "end"}
     assert [job for job in jobs if (job.id, job.result) not in ended] == []
     # What was interrupted is what was under way in a worker that was killed: 3 other threads of it at most each time.
@@ -68,7 +69,7 @@ def _neighbours_lost_nothing(jobs: list[Job], ledger: Path) -> None:
 
 
 async def _died_of_poison(store: Store, job: Job) -> None:
-    assert (job.status, job.failures) == (Status.FAILED, 0), job
+    assert job.status is Status.FAILED, job
     assert job.error is not None
     assert job.error.type == "PoisonPill", job
     assert f"{crashes_max} times" in job.error.message

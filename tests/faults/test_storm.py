@@ -78,6 +78,8 @@ def test_the_judge_sees_an_outcome_that_no_attempt_came_to(evidence: Evidence) -
 
 def test_the_judge_sees_a_burned_attempt(evidence: Evidence) -> None:
     evidence.outcomes[1] = evidence.outcomes[1]._replace(failures=1)
+    assert found(evidence) == set(), "its first start died"
+    evidence.outcomes[1] = evidence.outcomes[1]._replace(failures=2)
     assert found(evidence) == {"burned"}
 
 

@@ -1,4 +1,4 @@
-"""Whole nodes, killed and frozen: every job is started again in time, finishes once, and burns nothing."""
+"""Whole nodes, killed and frozen: every job is started again in time, and finishes once."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -234,5 +234,7 @@ async def _all_finish(store: Store, ids: list[UUID]) -> list[Job]:
 
 
 async def _burned(store: Store, ids: list[UUID]) -> list[Job]:
+    """Jobs with more failures than starts that died."""
     jobs = await asyncio.gather(*(store.views.job(job_id) for job_id in ids))
-    return [job for job in jobs if job.failures]
+    lost = [[one for one in await store.views.attempts(job_id) if one.status == "lost"] for job_id in ids]
+    return [job for job, died in zip(jobs, lost, strict=True) if job.failures > len(died)]

@@ -22,13 +22,15 @@ class Taken:
 
 @dataclass(slots=True)
 class PostOffice:
-    """`refusals` are the answers to recipients, by address; `after_data` is the answer to the mail itself."""
+    """`refusals` are the answers to recipients, by address; `after_data` is the answer to the mail itself. `hangs_up`:
+    it takes the mail, and the connection is gone before its answer."""
 
     port: int = 0
     connections: int = 0
     taken: list[Taken] = field(default_factory=list)
     refusals: dict[str, str] = field(default_factory=dict)
     after_data: str = "250 taken"
+    hangs_up: bool = False
     password: str | None = None
     logins: list[tuple[str, str]] = field(default_factory=list)
     login_answer: str | None = None
@@ -44,6 +46,8 @@ class PostOffice:
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
         if self.after_data.startswith("2"):
             self.taken.append(Taken(envelope.mail_from, list(envelope.rcpt_tos), envelope.content))
+        if self.hangs_up:
+            server.transport.abort()
         return self.after_data
 
     def login(self, server: Any, session: Any, envelope: Any, mechanism: str, data: LoginPassword) -> AuthResult:

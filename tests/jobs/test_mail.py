@@ -21,7 +21,7 @@ from windlass.errors import Fail
 from windlass.jobs.egress import Egress
 from windlass.jobs.home import Means, using
 from windlass.jobs.letters import Mail, written
-from windlass.model import Job, Status
+from windlass.model import Job, Status, needs_decision
 
 PASSWORD = "correct-horse-battery-staple"
 GOOD: dict[str, Any] = {"to": "ann@example.org", "subject": "Hello", "body": "Hello, Ann!"}
@@ -289,6 +289,52 @@ async def test_only_those_who_have_not_got_it_get_it_again(worker: Placed, offic
     assert [taken.recipients for taken in office.taken] == [["ann@example.org"], ["later@example.org"]]
     assert result(job)["accepted"] == ["ann@example.org", "later@example.org"]
     assert list(result(job)["refused"]) == ["never@example.org"]
+
+
+# When nobody knows. -------------------------------------------------------------------------------------------------
+
+
+async def test_a_mail_that_the_server_may_have_taken_waits_for_a_person(worker: Placed, office: PostOffice) -> None:
+    office.hangs_up = True
+    job_id = await worker.enqueue("email", GOOD)
+    job = await worker.reaches(job_id, Status.HELD)
+    assert (job.reason, job.failures) == (needs_decision, 0)
+    assert "'mail' may have happened" in str((await worker.store.views.attempts(job_id))[0].error)
+    office.hangs_up = False
+    await worker.store.intake.decide(job_id, "done")
+    worker.worker.hint()
+    job = await worker.reaches(job_id, Status.COMPLETED)
+    assert result(job)["accepted"] == ["ann@example.org"]
+    assert len(office.taken) == 1
+
+
+@pytest.mark.parametrize(("said", "mails"), [("repeat", 2), ("skip", 1)])
+@pytest.mark.parametrize("by_payload", [True, False])
+async def test_or_is_repeated_or_skipped_as_settings_or_the_job_say(
+    worker: Placed, office: PostOffice, said: str, mails: int, by_payload: bool
+) -> None:
+    office.hangs_up = True
+    settings = {} if by_payload else {"mail_if_unknown": said}
+    with sending_by(office, **settings):
+        job_id = await worker.enqueue("email", GOOD | ({"if_unknown": said} if by_payload else {}))
+        await worker.reaches(job_id, Status.SCHEDULED)
+        office.hangs_up = False
+        await worker.store.intake.run_now(job_id)
+        worker.worker.hint()
+        await worker.reaches(job_id, Status.COMPLETED)
+    assert len(office.taken) == mails
+    assert {read(office, n)["Message-ID"] for n in range(mails)} == {f"<{job_id}@example.com>"}
+
+
+async def test_a_refusal_of_the_mail_itself_leaves_nothing_to_decide(worker: Placed, office: PostOffice) -> None:
+    office.after_data = "451 later"
+    job_id = await worker.enqueue("email", GOOD)
+    await worker.reaches(job_id, Status.SCHEDULED)
+    office.after_data = "250 yes"
+    await worker.store.intake.run_now(job_id)
+    worker.worker.hint()
+    await worker.reaches(job_id, Status.COMPLETED)
+    assert len(office.taken) == 1
 
 
 async def test_a_server_that_is_away_is_tried_again(worker: Placed) -> None:

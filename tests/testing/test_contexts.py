@@ -8,6 +8,7 @@ from tests.testing import shop
 from windlass import AsyncContext, Context, Retry
 from windlass.errors import Misconfigured
 from windlass.testing import context_for, recorded
+from windlass.worker.run import NeedsDecision
 
 
 async def test_steps_progress_and_log_are_kept_in_memory() -> None:
@@ -53,3 +54,22 @@ def test_a_transaction_of_the_handlers_own_is_finished() -> None:
 async def test_a_transaction_without_a_database_says_what_to_do() -> None:
     with pytest.raises(Misconfigured, match=r"enqueue the job and drain\(\) it"):
         await shop.settles(context_for(shop.settles))
+
+
+async def test_effects_are_kept_in_memory_and_found_as_they_are_said_to_be() -> None:
+    ctx = context_for(shop.charge)
+    async with ctx.effect("mail") as effect:
+        assert (effect.needed, recorded(ctx).effects) == (True, {"mail": "unknown"})
+        effect.result = 7
+    async with ctx.effect("mail") as effect:
+        assert (effect.needed, effect.result) == (False, 7)
+    assert recorded(ctx).effects == {"mail": "done"}
+    with pytest.raises(NeedsDecision):
+        await context_for(shop.charge, effects={"mail": "unknown"}).effect("mail").__aenter__()
+
+
+def test_effects_of_def_handlers_are_too() -> None:
+    ctx = context_for(shop.isolated, effects={"mail": "done"})
+    with ctx.effect("mail") as mail, ctx.effect("sms") as sms:
+        assert (mail.needed, sms.needed) == (False, True)
+    assert (ctx.effect_state("sms"), ctx.effect_state("fax")) == ("done", "new")

@@ -91,11 +91,18 @@ def error_of(settlement: Settlement) -> dict[str, Any]:
         (Held("needs decision", BOOM), {"failures": 2}, Status.HELD, Ended.HELD, False, False, False),
         (Held("no room"), {"suspect": True}, Status.HELD, None, False, False, True),
         (Lost(crashed=False), {"failures": 2}, Status.READY, Ended.LOST, False, False, False),
-        (Lost(crashed=True), {"failures": 2}, Status.READY, Ended.LOST, False, False, True),
+        (Lost(crashed=True), {"failures": 1}, Status.READY, Ended.LOST, True, False, True),
+        (Lost(crashed=True), {"failures": 2}, Status.FAILED, Ended.LOST, True, False, True),
+        (Lost(crashed=True), {"max_attempts": 1}, Status.FAILED, Ended.LOST, True, False, True),
+        (Lost(crashed=True, begun=False, spent=True), {}, Status.READY, Ended.LOST, True, False, False),
+        (Lost(crashed=False, spent=True), {"max_attempts": 1}, Status.FAILED, Ended.LOST, True, False, False),
+        (Lost(crashed=False), {"max_attempts": 1}, Status.READY, Ended.LOST, False, False, False),
+        (Lost(crashed=True, spent=True), {"max_attempts": None}, Status.READY, Ended.LOST, True, False, True),
         (Lost(crashed=True, begun=False), {}, Status.READY, Ended.LOST, False, False, False),
-        (Lost(crashed=True), {"suspect": True}, Status.SCHEDULED, Ended.LOST, False, True, True),
-        (Lost(crashed=True), {"suspect": True, "crashes": 1}, Status.SCHEDULED, Ended.LOST, False, True, True),
-        (Lost(crashed=True), {"suspect": True, "crashes": 2}, Status.FAILED, Ended.LOST, False, True, True),
+        (Lost(crashed=True), {"suspect": True}, Status.SCHEDULED, Ended.LOST, True, True, True),
+        (Lost(crashed=True), {"suspect": True, "crashes": 1}, Status.SCHEDULED, Ended.LOST, True, True, True),
+        (Lost(crashed=True), {"suspect": True, "crashes": 2}, Status.FAILED, Ended.LOST, True, True, True),
+        (Lost(crashed=True), {"suspect": True, "failures": 2}, Status.FAILED, Ended.LOST, True, True, True),
         (Lost(crashed=False), {"suspect": True, "crashes": 2}, Status.READY, Ended.LOST, False, False, True),
         (Lost(True, begun=False), {"suspect": True, "crashes": 2}, Status.READY, Ended.LOST, False, False, True),
     ],
@@ -132,10 +139,17 @@ def test_every_settlement_is_an_allowed_move_and_can_be_stored(held: Lease, outc
 
 
 @given(leases, outcomes, jitters)
-def test_only_failures_and_timeouts_burn_a_failure(held: Lease, outcome: Outcome, jitter: float) -> None:
+def test_failures_timeouts_and_starts_that_died_burn_a_failure(held: Lease, outcome: Outcome, jitter: float) -> None:
     settlement = settle(held, outcome, jitter=jitter)
-    assert settlement.failed == isinstance(outcome, (Failed, TimedOut))
-    if settlement.failed:
+    died = isinstance(outcome, Lost) and (
+        (outcome.crashed and outcome.begun) if outcome.spent is None else outcome.spent
+    )
+    assert settlement.failed == (isinstance(outcome, (Failed, TimedOut)) or died)
+    if died:
+        poison = settlement.crashed and held.crashes + 1 >= crashes_max
+        used_up = held.failures + 1 >= held.max_attempts
+        assert (settlement.status is Status.FAILED) == (poison or used_up)
+    elif settlement.failed:
         spent = held.failures + 1 >= held.max_attempts or (isinstance(outcome, Failed) and outcome.final)
         assert (settlement.status is Status.FAILED) == spent
 
@@ -151,10 +165,11 @@ def test_a_held_settlement_says_what_the_job_waits_for(held: Lease, outcome: Out
 @given(leases, outcomes, jitters)
 def test_a_crash_counts_only_against_a_begun_suspect(held: Lease, outcome: Outcome, jitter: float) -> None:
     settlement = settle(held, outcome, jitter=jitter)
-    assert settlement.crashed == (held.suspect and outcome == Lost(crashed=True, begun=True))
+    blamed = isinstance(outcome, Lost) and outcome.crashed and outcome.begun
+    assert settlement.crashed == (held.suspect and blamed)
     if isinstance(outcome, Lost) and settlement.status is Status.FAILED:
-        assert settlement.crashed
-        assert held.crashes + 1 >= crashes_max
+        expected = "PoisonPill" if settlement.crashed and held.crashes + 1 >= crashes_max else "MayHaveRun"
+        assert error_of(settlement)["type"] == expected
 
 
 @given(leases, outcomes, jitters)
@@ -163,14 +178,14 @@ def test_a_suspect_stays_one_until_it_has_finished(held: Lease, outcome: Outcome
     if held.suspect and settlement.status not in FINISHED:
         assert settlement.suspect
     if settlement.suspect:
-        assert held.suspect or outcome == Lost(crashed=True, begun=True)
+        assert held.suspect or (isinstance(outcome, Lost) and outcome.crashed and outcome.begun)
 
 
 @given(st.lists(st.builds(Lost, st.booleans(), st.booleans()), max_size=30))
 def test_poison_is_found_at_the_third_counted_crash_and_never_before(losses: list[Lost]) -> None:
     suspect, crashes = False, 0
     for loss in losses:
-        settlement = settle(lease(suspect=suspect, crashes=crashes), loss, jitter=0.5)
+        settlement = settle(lease(suspect=suspect, crashes=crashes, max_attempts=100), loss, jitter=0.5)
         crashes += settlement.crashed
         suspect = settlement.suspect
         if settlement.status is Status.FAILED:
@@ -179,6 +194,38 @@ def test_poison_is_found_at_the_third_counted_crash_and_never_before(losses: lis
             return
     begun_crashes = sum(loss == Lost(crashed=True, begun=True) for loss in losses)
     assert begun_crashes <= crashes_max, "the first crash makes a suspect, three more a poison pill"
+
+
+@pytest.mark.parametrize(
+    ("max_attempts", "error"), [(1, "MayHaveRun"), (2, "MayHaveRun"), (3, "MayHaveRun"), (9, "PoisonPill")]
+)
+def test_a_job_whose_process_dies_every_time_is_started_no_more_often_than_max_attempts(
+    max_attempts: int, error: str
+) -> None:
+    suspect, crashes, failures = False, 0, 0
+    for start in range(1, 10):
+        held = lease(suspect=suspect, crashes=crashes, failures=failures, max_attempts=max_attempts)
+        settlement = settle(held, Lost(crashed=True), jitter=0.5)
+        suspect, crashes = settlement.suspect, crashes + settlement.crashed
+        failures += settlement.failed
+        if settlement.status is Status.FAILED:
+            assert start == min(max_attempts, crashes_max + 1)
+            assert error_of(settlement)["type"] == error
+            return
+    raise AssertionError("started without end")
+
+
+@given(leases, outcomes, jitters)
+def test_a_job_that_is_started_once_at_most_is_never_to_start_again(
+    held: Lease, outcome: Outcome, jitter: float
+) -> None:
+    settlement = settle(held, outcome, jitter=jitter, at_most_once=True)
+    if isinstance(outcome, Held):
+        assert settlement.status is Status.HELD  # the record of its start keeps it from a second one
+    else:
+        assert settlement.status in FINISHED
+    if isinstance(outcome, Lost | Released):
+        assert error_of(settlement)["type"] == "MayHaveRun"
 
 
 @given(st.lists(st.sampled_from([Lost(crashed=False), Lost(crashed=True, begun=False)]), max_size=50))

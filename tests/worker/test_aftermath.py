@@ -12,6 +12,7 @@ from windlass.worker.slots import Begun, State
 
 JOB = UUID("0199c0de-0000-7000-8000-00000000cafe")
 ASKED = Cancelled("cancelled on request")
+NOT_BEGUN = Lost(crashed=True, begun=False, spent=False)
 
 
 def entry(state: State = State.BEGUN, job_id: UUID = JOB, attempt: int = 1) -> Begun:
@@ -25,19 +26,21 @@ def blamed(why: Stop, job_id: UUID = JOB) -> Culprit:
 @pytest.mark.parametrize(
     ("begun", "crashed", "culprit", "expected"),
     [
-        ([entry()], True, None, Lost(crashed=True, begun=True)),
-        ([entry()], False, None, Lost(crashed=False, begun=True)),
-        ([], True, None, Lost(crashed=True, begun=False)),
-        ([entry(attempt=2)], True, None, Lost(crashed=True, begun=False)),
-        ([entry(job_id=uuid4())], True, None, Lost(crashed=True, begun=False)),
-        ([entry(State.ISOLATED)], True, None, Lost(crashed=True, begun=False)),
+        ([entry()], True, None, Lost(crashed=True, begun=True, spent=True)),
+        ([entry()], False, None, Lost(crashed=False, begun=True, spent=False)),
+        ([], True, None, NOT_BEGUN),
+        ([entry(attempt=2)], True, None, NOT_BEGUN),
+        ([entry(job_id=uuid4())], True, None, NOT_BEGUN),
+        # It did not crash the worker, but its own process died with it.
+        ([entry(State.ISOLATED)], True, None, Lost(crashed=True, begun=False, spent=True)),
+        ([entry(State.ISOLATED)], False, None, Lost(crashed=False, begun=False, spent=False)),
         ([entry(State.STUCK_BY_TIMEOUT)], False, None, TimedOut(20.0)),
         ([entry(State.STUCK_BY_TIMEOUT)], True, None, TimedOut(20.0)),
         ([entry(State.STUCK_BY_CANCEL)], False, None, ASKED),
         ([entry()], False, blamed(Stop.TIMEOUT), TimedOut(20.0)),
         ([entry()], False, blamed(Stop.CANCEL), ASKED),
         ([entry(State.ISOLATED)], False, blamed(Stop.TIMEOUT), TimedOut(20.0)),
-        ([entry()], False, blamed(Stop.TIMEOUT, uuid4()), Lost(crashed=False, begun=True)),
+        ([entry()], False, blamed(Stop.TIMEOUT, uuid4()), Lost(crashed=False, begun=True, spent=False)),
     ],
 )
 def test_each_job_gets_what_it_did(
@@ -50,4 +53,11 @@ def test_each_job_gets_what_it_did(
 def test_a_job_whose_row_is_out_of_sight_goes_back() -> None:
     held = make_lease(job_id=JOB, attempt=1, max_attempts=None)
     end = End(held.worker_id, crashed=False, begun=[entry(State.STUCK_BY_TIMEOUT)])
-    assert verdict(held, end, now_s=30.0) == Lost(crashed=False, begun=True)
+    assert verdict(held, end, now_s=30.0) == Lost(crashed=False, begun=True, spent=False)
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_what_was_begun_is_spent_when_its_worker_was_killed_without_being_told_to_leave(begun: bool) -> None:
+    held = make_lease(job_id=JOB, attempt=1)
+    end = End(held.worker_id, crashed=False, begun=[entry()] if begun else [], spent=True)
+    assert verdict(held, end, now_s=30.0) == Lost(crashed=False, begun=begun, spent=begun)

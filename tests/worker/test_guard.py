@@ -125,7 +125,7 @@ async def test_a_killed_supervisor_costs_seconds_not_a_lease(
     for job_id in jobs:
         (attempt,) = await store.views.attempts(job_id)
         job = await store.views.job(job_id)
-        assert (attempt.status, job.failures) == ("lost", 0)
+        assert (attempt.status, job.failures) == ("lost", 1), "what had begun has died"
     assert {worker.died_at is not None for worker in await store.views.workers()} == {True}
 
 
@@ -160,7 +160,7 @@ async def test_a_node_frozen_past_its_lease_loses_its_jobs_and_its_say(
 
     await aeventually(completed, 20)
     job = await store.views.job(job_id)
-    assert (job.attempt, job.failures) == (2, 0)
+    assert job.attempt == 2
     assert job.worker_id != old.id
 
     async def back() -> bool:

@@ -6,7 +6,9 @@ import logging
 import os
 import resource
 import signal
+from contextlib import aclosing
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -21,11 +23,15 @@ from windlass.config import StoreConfig
 from windlass.lifecycle import (
     Cancelled,
     Completed,
+    Failed,
+    Held,
     Lost,
     Outcome,
     Released,
+    Written,
     log_chars_max,
 )
+from windlass.model import Lease
 from windlass.store.store import Store
 from windlass.worker.isolation import Isolation
 from windlass.worker.run import Run, Stop
@@ -251,3 +257,38 @@ async def test_what_a_handler_enqueues_goes_where_its_own_job_came_from(rig: Rig
     for type_ in ("follow", "afollow"):
         assert await rig.status(UUID(await result(isolation, type_))) == "ready"
     await isolation.aclose()
+
+
+@pytest.mark.parametrize("handler", ["pays", "plainly_pays"])
+async def test_effects_are_recorded_from_a_process_of_its_own(rig: Rig, config: StoreConfig, handler: str) -> None:
+    worker = await rig.worker(types=[handler])
+    await rig.enqueue(2, type=handler)
+    first, second = await worker.claim()
+    async with aclosing(isolated(store=config)) as isolation:
+        outcome = await isolation.run(_run(first, times_out=True))
+        assert isinstance(outcome, Held)
+        assert (outcome.reason, outcome.error and outcome.error.type) == ("needs decision", "NeedsDecision")
+        assert await isolation.run(_run(second, times_out=False)) == Completed(Written("true"))
+        assert await isolation.run(_run(second, times_out=False)) == Completed(Written("false"))
+
+
+@pytest.mark.parametrize("handler", ["begins_once", "asynchronously_begins_once"])
+async def test_a_job_that_is_started_once_at_most_is_refused_a_second_process(
+    rig: Rig, config: StoreConfig, handler: str
+) -> None:
+    worker = await rig.worker(types=[handler])
+    await rig.enqueue(type=handler)
+    (lease,) = await worker.claim()
+    async with aclosing(isolated(store=config)) as isolation:
+        run = _run(lease)
+        assert await isolation.run(run) == Completed(Written('"begun"'))
+        assert run.start_recorded
+        await worker.settle(lease, Released())
+        (again,) = await worker.claim()
+        outcome = await isolation.run(_run(again))
+        assert isinstance(outcome, Failed)
+        assert (outcome.error.type, outcome.final) == ("MayHaveRun", True)
+
+
+def _run(lease: Lease, **payload: Any) -> Run:
+    return Run(lease._replace(payload=json.dumps(payload)), app.types[lease.type], steady_s(), 0)

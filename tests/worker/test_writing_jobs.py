@@ -22,14 +22,14 @@ def test_the_manuals_code_declares_its_jobs_and_passes_its_own_test() -> None:
     names = _run()
     app = names["app"]
     assert isinstance(app, App)
-    assert {"greet", "shrink", "webhook.received", "checksums", "pay", "charge"} <= set(app.types)
+    assert {"greet", "shrink", "webhook.received", "checksums", "pay", "charge", "welcome", "launch"} <= set(app.types)
     names["test_greet"]()
 
 
 def test_the_manual_explains_every_option() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
     assert set(rows) == {*Defaults._fields, "name"}
-    assert rows["max_attempts"] == str(Defaults().max_attempts)
+    assert rows["max_attempts"] == str(App("x").job(_run).max_attempts)
     assert rows["queue"].strip("`") == Defaults().queue
 
 

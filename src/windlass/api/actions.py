@@ -1,4 +1,4 @@
-"""What operators do to jobs: cancel, retry, run now; one by its id, or many that are named or found by a filter."""
+"""What operators do to jobs: cancel, retry, run now, decide; one by its id, or many that are named or found by a filter."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from windlass.api.job_shapes import query_of
 from windlass.errors import InvalidField, WindlassError
 from windlass.masking import masked_text
 from windlass.model import FINISHED, PENDING, Status
-from windlass.wire import BulkAction, BulkResult, Filter, Moved, Reason, Refused
+from windlass.wire import BulkAction, BulkResult, Decide, Filter, Moved, Reason, Refused
 
 _SAMPLE: Final = 20
 _REFUSED_SHOWN: Final = 100
@@ -32,6 +32,12 @@ async def retry(call: Call) -> Moved:
 
 async def run_now(call: Call) -> Moved:
     return _moved(call, await call.parts.intake.run_now(call.id))
+
+
+async def decide(call: Call) -> Moved:
+    asked: Decide = call.body
+    call.note = (str(call.id), {"decision": asked.decision, **({"effect": asked.effect} if asked.effect else {})})
+    return _moved(call, await call.parts.intake.decide(call.id, asked.decision, asked.effect))
 
 
 def _moved(call: Call, status: Status) -> Moved:
@@ -118,7 +124,8 @@ def _check(asked: BulkAction, verb: Verb) -> None:
 def _among(asked: BulkAction, verb: Verb) -> frozenset[Status]:
     if asked.filter is None:  # named one by one: wherever the action is possible
         return verb.among if verb.only else frozenset(Status)
-    among = frozenset(map(Status, asked.filter.status)) or verb.among
+    usual = verb.among if asked.filter.reason is None else verb.among & {Status.HELD}
+    among = frozenset(map(Status, asked.filter.status)) or usual
     if verb.only and not among <= verb.among:
         raise InvalidField("filter.status", f"must be {' or '.join(sorted(verb.among))} here, or be left out")
     return among
@@ -192,6 +199,18 @@ endpoints: Final = [
         answers={200: Moved},
         problems=(404, 409),
         audit="job.run_now",
+    ),
+    Endpoint(
+        *("POST", "/v1/jobs/{id}/decide", "operate", decide),
+        summary="Decide whether an effect of a held job has happened",
+        description="For jobs that are `held` with the reason `needs decision`. `done`: it has happened, and is not done again. "
+        "`redo`: it has not, and the next attempt does it. `effect` names one where several wait. The job is `ready` once "
+        "nothing is undecided.",
+        tag=_TAG,
+        answers={200: Moved},
+        body=Decide,
+        problems=(404, 409),
+        audit="job.decide",
     ),
     Endpoint(
         *("POST", "/v1/jobs/cancel", "operate", cancel_many),

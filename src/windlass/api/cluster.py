@@ -56,6 +56,7 @@ def _type_told(known: KnownType) -> JobType:
         tags=list(declared.tags),
         if_too_wide=declared.if_too_wide,
         isolation=declared.isolation,
+        at_most_once=declared.at_most_once,
         alive=known.alive,
         versions=known.versions,
         served_by=known.served_by,

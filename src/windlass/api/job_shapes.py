@@ -120,4 +120,5 @@ def query_of(
         cursor=cursor,
         limit=limit,
         fingerprint=wanted.fingerprint,
+        reason=wanted.reason if isinstance(wanted, Filter) else None,
     )

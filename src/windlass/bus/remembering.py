@@ -12,7 +12,7 @@ from uuid import UUID
 
 from windlass.bus.protocol import Recalled, Remembered, Shortcuts
 from windlass.errors import WindlassError
-from windlass.model import FINISHED, Enqueued, NewJob, Status
+from windlass.model import FINISHED, Decision, Enqueued, NewJob, Status
 from windlass.store.protocol import Intake
 from windlass.store.rows import fingerprint_of
 
@@ -93,6 +93,9 @@ class Remembering:
 
     async def run_now(self, job_id: UUID) -> Status:
         return await self._voiding([job_id], self._intake.run_now(job_id))
+
+    async def decide(self, job_id: UUID, decision: Decision, effect: str | None = None) -> Status:
+        return await self._voiding([job_id], self._intake.decide(job_id, decision, effect))
 
     async def cancel_many(
         self, job_ids: Iterable[UUID], reason: str = "cancelled on request", *, running: bool = True

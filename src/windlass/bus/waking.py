@@ -12,7 +12,7 @@ from uuid import UUID
 
 from windlass.bus.protocol import Waker
 from windlass.errors import WindlassError
-from windlass.model import FINISHED, Enqueued, NewJob, Status, Want
+from windlass.model import FINISHED, Decision, Enqueued, NewJob, Status, Want
 from windlass.store.protocol import Hints, Intake
 
 
@@ -53,6 +53,12 @@ class Waking:
     async def run_now(self, job_id: UUID) -> Status:
         status = await self._intake.run_now(job_id)
         self._waker.wake_all()
+        return status
+
+    async def decide(self, job_id: UUID, decision: Decision, effect: str | None = None) -> Status:
+        status = await self._intake.decide(job_id, decision, effect)
+        if status is Status.READY:
+            self._waker.wake_all()
         return status
 
     async def cancel_many(

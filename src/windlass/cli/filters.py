@@ -35,6 +35,10 @@ StatusOption = Annotated[
 TypeOption = Annotated[str | None, typer.Option("--type", help="Only of this type.", metavar="TYPE")]
 QueueOption = Annotated[str | None, typer.Option("--queue", help="Only of this queue.", metavar="QUEUE")]
 TagOption = Annotated[str | None, typer.Option("--tag", help="Only with this tag.", metavar="TAG")]
+ReasonOption = Annotated[
+    str | None,
+    typer.Option("--reason", help="Only held ones that wait for this, such as 'needs decision'.", metavar="TEXT"),
+]
 SinceOption = Annotated[
     str | None, typer.Option("--since", help="Only created since: 30m, 2h, 7d, or a time as RFC 3339.", metavar="WHEN")
 ]
@@ -49,6 +53,7 @@ def chosen(
     tag: str | None = None,
     since: str | None = None,
     until: str | None = None,
+    reason: str | None = None,
 ) -> "Filters":
     said: dict[str, Any] = {
         "status": _statuses(status) if status else None,
@@ -57,6 +62,7 @@ def chosen(
         "tag": tag,
         "created_after": when("--since", since),
         "created_before": when("--until", until),
+        "reason": reason,
     }
     known: Any = {name: value for name, value in said.items() if value is not None}
     return known  # type: ignore[no-any-return]

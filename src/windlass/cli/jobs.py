@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ from windlass.cli import following, many, remote
 from windlass.cli.filters import (
     LimitOption,
     QueueOption,
+    ReasonOption,
     SinceOption,
     StatusOption,
     TagOption,
@@ -39,15 +41,17 @@ def list_(
     tag: TagOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
+    reason: ReasonOption = None,
     limit: LimitOption = 20,
     as_json: Json = False,
 ) -> None:
     """List jobs, newest first.
 
     Examples: windlass jobs list · windlass jobs list --status failed --since 2h · windlass jobs list --tag night --json
+    · windlass jobs list --reason 'needs decision'
     """
     with remote.client() as client:
-        found = list(client.jobs(limit=limit, **chosen(status, type_, queue, tag, since, until)))
+        found = list(client.jobs(limit=limit, **chosen(status, type_, queue, tag, since, until, reason)))
     if as_json:
         say_json({"jobs": found})
     else:
@@ -135,6 +139,32 @@ def run_now(
     Examples: windlass jobs run-now ID · windlass jobs run-now --status scheduled --tag night --yes
     """
     _act("run-now", ids or [], chosen(status, type_, queue, tag), preview=preview, yes=yes, as_json=as_json)
+
+
+class DecisionOption(StrEnum):
+    DONE = "done"
+    REDO = "redo"
+
+
+@app.command()
+def decide(
+    job_id: Id,
+    decision: Annotated[
+        DecisionOption, typer.Argument(help="done: it has happened. redo: it has not, and is to be done again.")
+    ],
+    effect: Annotated[
+        str | None, typer.Option("--effect", help="Which effect, where several wait.", metavar="KEY")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether an effect has happened, of a job that is held because it needs a decision; then it runs on.
+
+    Examples: windlass jobs decide ID done · windlass jobs decide ID redo --effect welcome-mail
+    """
+    with remote.client() as client:
+        from windlass.sdk import asks  # noqa: PLC0415 - help and completion do without
+
+        many.act_on_one(client, asks.decide(resolve(client, job_id), decision.value, effect), as_json=as_json)
 
 
 @app.command()

@@ -291,6 +291,11 @@ class JobsConfig:
     smtp_user: str | None = setting(None, "the login at the server, if it wants one", unit="text")
     smtp_password: str | None = setting(None, "its password", unit="text", secret=True)
     mail_from: str | None = setting(None, "the sender of mail that names none", unit="address")
+    mail_if_unknown: str = setting(
+        "ask",
+        "what to do about a mail that the server may have taken: ask a person, repeat it, or skip it",
+        choices=("ask", "repeat", "skip"),
+    )
     egress_allow: str = setting(
         "",
         "private addresses that webhooks and downloads may reach all the same, as 10.1.0.0/16,[fd00::]/8",

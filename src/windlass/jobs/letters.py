@@ -22,6 +22,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from windlass.errors import Fail
+from windlass.model import IfUnknown
 
 recipients_max: Final = 50
 _UNFIT: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
@@ -39,7 +40,7 @@ Line = Annotated[str, Meta(max_length=500)]
 
 
 class Mail(Struct, forbid_unknown_fields=True, rename={"from_": "from"}):
-    """An address is `ann@example.org` or `Ann Lee <ann@example.org>`."""
+    """An address is `ann@example.org` or `Ann Lee <ann@example.org>`. `if_unknown`: what to do if the server may have taken it."""
 
     to: Addresses
     subject: Line
@@ -48,6 +49,7 @@ class Mail(Struct, forbid_unknown_fields=True, rename={"from_": "from"}):
     from_: str | None = None
     cc: Addresses = []
     reply_to: str | None = None
+    if_unknown: IfUnknown | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from msgspec import Raw
 from windlass import payload as documents
 from windlass import wire
 from windlass.errors import InvalidJob
-from windlass.model import TooWide
+from windlass.model import Decision, TooWide
 
 T = TypeVar("T")
 
@@ -97,6 +97,7 @@ class Filters(TypedDict, total=False):
     created_after: datetime
     created_before: datetime
     fingerprint: str
+    reason: str
 
 
 # Submit. ------------------------------------------------------------------------------------------------------------
@@ -202,6 +203,11 @@ def act(action: Action, job_id: UUID, reason: str | None = None) -> Ask[wire.Mov
     """Sent again only if it never arrived: a second retry of a job that ran meanwhile would run it once more."""
     body = None if reason is None else msgspec.json.encode(wire.Reason(reason=reason))
     return Ask("POST", f"/v1/jobs/{job_id}/{action}", wire.Moved, body=body, about={"job_id": job_id})
+
+
+def decide(job_id: UUID, decision: Decision, effect: str | None = None) -> Ask[wire.Moved]:
+    body = msgspec.json.encode(wire.Decide(decision=decision, effect=effect))
+    return Ask("POST", f"/v1/jobs/{job_id}/decide", wire.Moved, body=body, about={"job_id": job_id})
 
 
 def act_on_many(action: Action, which: wire.BulkAction) -> Ask[wire.BulkResult]:

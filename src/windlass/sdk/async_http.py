@@ -14,6 +14,7 @@ import httpx2
 
 from windlass import config, wire
 from windlass.errors import Misconfigured, WindlassError
+from windlass.model import Decision
 from windlass.sdk import asks, waiting
 from windlass.sdk.asks import Action, Ask, Filters, Job, Jobs, Options, submission
 from windlass.sdk.chunks import Submissions, chunks
@@ -156,6 +157,10 @@ class AsyncClient:
 
     async def run_now(self, job_id: UUID) -> wire.Moved:
         return await self.ask(asks.act("run-now", job_id))
+
+    async def decide(self, job_id: UUID, decision: Decision, effect: str | None = None) -> wire.Moved:
+        """Say whether an effect of a held job has happened: `done`, or `redo`. `effect` names it where several wait."""
+        return await self.ask(asks.decide(job_id, decision, effect))
 
     async def replay(self, job_id: UUID) -> wire.Moved:
         return await self.ask(asks.replay(job_id))

@@ -18,6 +18,7 @@ from uuid import UUID
 import httpx2
 
 from windlass import wire
+from windlass.model import Decision
 from windlass.sdk.asks import Action, Ask, Filters, Job, JobType, Options, submission
 from windlass.sdk.async_http import AsyncClient, AsyncHandle
 from windlass.sdk.chunks import One
@@ -123,6 +124,10 @@ class Client:
 
     def run_now(self, job_id: UUID) -> wire.Moved:
         return self._wait(lambda: self._client.run_now(job_id))
+
+    def decide(self, job_id: UUID, decision: Decision, effect: str | None = None) -> wire.Moved:
+        """Say whether an effect of a held job has happened: `done`, or `redo`. `effect` names it where several wait."""
+        return self._wait(lambda: self._client.decide(job_id, decision, effect))
 
     def replay(self, job_id: UUID) -> wire.Moved:
         return self._wait(lambda: self._client.replay(job_id))

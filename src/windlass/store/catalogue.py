@@ -22,6 +22,7 @@ def declared_row(declared: Declared) -> dict[str, Any]:
         "tags": list(declared.tags),
         "retry": None if declared.retry is None else {name: float(n) for name, n in declared.retry._asdict().items()},
         "isolation": declared.isolation,
+        "at_most_once": declared.at_most_once,
         "description": None if declared.description is None else storable(declared.description),
         "schema": None if declared.schema is None else _storable_schema(declared.schema),
     }
@@ -56,6 +57,7 @@ def known_type(row: Record) -> KnownType:
         tags=tuple(row["tags"]),
         if_too_wide=row["if_too_wide"],
         isolation=row["isolation"],
+        at_most_once=row["at_most_once"],
         description=row["description"],
         schema=row["schema"],
     )

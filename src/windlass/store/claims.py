@@ -20,6 +20,7 @@ from windlass.errors import Corrupt, LeaseLost, WindlassError
 from windlass.lifecycle import Released, Settlement, error_document, settle
 from windlass.model import Error, Lease, Status, thread_demand_max
 from windlass.queue_names import is_pattern, prefixes, serves
+from windlass.store.effects import EffectLedger
 from windlass.store.floors import Floors
 from windlass.store.foreign import adapted
 from windlass.store.lines import BEFORE_ALL, Line, page_of_lines
@@ -39,11 +40,11 @@ _log: Final = logging.getLogger(__name__)
 Looks = dict[tuple[str, int], int]
 
 
-class Claims:
+class Claims(EffectLedger):
     """One worker's way to the store: it remembers that worker's floors."""
 
     def __init__(self, postgres: Postgres) -> None:
-        self._postgres = postgres
+        super().__init__(postgres)
         self._floors: Floors[tuple[str, int], int] = Floors()
         self._next_page: dict[tuple[str, ...], Line] = {}  # by patterns: where the next look at their lines begins
         self._overlooked_page = BEFORE_ALL

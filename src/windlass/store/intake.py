@@ -24,7 +24,17 @@ from windlass.errors import (
     WindlassError,
 )
 from windlass.lifecycle import error_document
-from windlass.model import FINISHED, Enqueued, Error, NewJob, Status, check_name, needs_decision, queue_name_max
+from windlass.model import (
+    FINISHED,
+    Decision,
+    Enqueued,
+    Error,
+    NewJob,
+    Status,
+    check_name,
+    needs_decision,
+    queue_name_max,
+)
 from windlass.store import partitions
 from windlass.store.foreign import adapted
 from windlass.store.ids import Ids
@@ -248,6 +258,27 @@ class Intake:
         document = error_document(Error("Discarded", reason))
         return await self._act("discard", job_ids, document, impossible=frozenset(Status) - {Status.FAILED})
 
+    async def decide(self, job_id: UUID, decision: Decision, effect: str | None = None) -> Status:
+        """Say whether an effect that may have happened has happened: `done`, or `redo`. Ready once nothing is undecided, else
+        held. Raises JobNotFound, NotPossible."""
+
+        async def run() -> asyncpg.Record | None:
+            async with self._postgres.transaction(pinned=True) as connection:
+                if not await self._postgres.fetch("lock_undecided", job_id, connection=connection):
+                    return None
+                return (await self._postgres.fetch("decide", job_id, decision, effect, connection=connection))[0]
+
+        for look in range(_LOOKS):
+            if (row := await patiently(run)) is not None:
+                return _decided(job_id, row, effect)
+            places = {each["job_id"]: each["status"] for each in await self._postgres.pinned("whereabouts", [job_id])}
+            if job_id not in places:
+                raise JobNotFound(job_id)
+            if places[job_id] is not None:
+                raise NotPossible(f"job {job_id} is {places[job_id]}, and does not wait for a decision")
+            await asyncio.sleep(0.001 * look)
+        raise _impossible("decide", job_id, "moving")
+
     async def _act(
         self, verb: str, job_ids: Iterable[UUID], *args: Any, impossible: frozenset[Status]
     ) -> dict[UUID, Status | WindlassError]:
@@ -294,6 +325,17 @@ def _one(answers: dict[UUID, Status | WindlassError], job_id: UUID) -> Status:
     if isinstance(answer, WindlassError):
         raise answer
     return answer
+
+
+def _decided(job_id: UUID, row: asyncpg.Record, effect: str | None) -> Status:
+    asked = ", ".join(repr(key) for key in row["asked"])
+    if row["asked"] and row["chosen"] is None and effect is None:
+        raise NotPossible(f"several effects of job {job_id} wait for a decision ({asked}); name one")
+    if row["chosen"] is None and effect is not None:
+        raise NotPossible(
+            f"no effect {effect!r} of job {job_id} waits for a decision" + (f"; these do: {asked}" if asked else "")
+        )
+    return Status.READY if row["ready"] else Status.HELD
 
 
 def _impossible(verb: str, job_id: UUID, place: str) -> NotPossible:

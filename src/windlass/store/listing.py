@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from windlass.errors import InvalidJob, InvalidQuery
-from windlass.model import FINISHED, Status, check_text, type_name_max
+from windlass.model import FINISHED, Status, check_text, type_name_max, unknown_type
 from windlass.store.ids import least_at
 from windlass.store.protocol import JobQuery
 
@@ -37,7 +37,9 @@ def id_range(query: JobQuery, limit_max: int = page_max) -> tuple[UUID, UUID]:
         raise InvalidQuery("bodies_max", "must not be below zero")
     if query.fingerprint is not None and set(query.statuses) != {Status.FAILED}:
         raise InvalidQuery("fingerprint", "only failed jobs have one; ask for the status failed alone")
-    for field in ("type", "queue", "tag", "fingerprint"):
+    if query.reason is not None and not set(query.statuses) <= {Status.HELD}:
+        raise InvalidQuery("reason", "only held jobs have one; ask for the status held alone, or for none")
+    for field in ("type", "queue", "tag", "fingerprint", "reason"):
         value = getattr(query, field)
         if value is not None:
             try:
@@ -79,10 +81,10 @@ class Branch:
 
 
 # As the statements of views.sql show it: `known` is theirs.
-_SHOWN_HELD: Final = (
-    "(exists (select from windlass.queue q where q.name = t.queue and q.paused)"
-    " or coalesce(t.type <> all ((select k.types from known k)::text[]), false))"
-)
+_PAUSED: Final = "exists (select from windlass.queue q where q.name = t.queue and q.paused)"
+_STRANGE: Final = "coalesce(t.type <> all ((select k.types from known k)::text[]), false)"
+_SHOWN_HELD: Final = f"({_PAUSED} or {_STRANGE})"
+_SHOWN_FOR: Final = {"queue paused": _PAUSED, unknown_type: f"({_STRANGE} and not {_PAUSED})"}
 
 
 def branches(query: JobQuery, lines: Sequence[Line] | None) -> list[Branch]:
@@ -91,6 +93,9 @@ def branches(query: JobQuery, lines: Sequence[Line] | None) -> list[Branch]:
     statuses = frozenset(map(Status, query.statuses)) or frozenset(Status)
     given = (("type", query.type), ("queue", query.queue))
     filters = tuple(Equals(column, value) for column, value in given if value is not None)
+    if query.reason is not None:
+        shown = [Branch("ready", walked=(*filters, _SHOWN_FOR[query.reason]))] if query.reason in _SHOWN_FOR else []
+        return [Branch("held", walked=(*filters, Equals("reason", query.reason))), *shown]
     found = [
         Branch(status.value, walked=filters)
         for status in (Status.SCHEDULED, Status.HELD, Status.RUNNING)

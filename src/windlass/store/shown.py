@@ -43,6 +43,7 @@ def facts(job: Job, standing: Record, hands: Iterable[Record]) -> Facts:
         led=standing["led"],
         ahead=standing["ahead"],
         hands=[Hand(*row) for row in hands],
+        undecided=tuple(standing["undecided"]),
     )
 
 

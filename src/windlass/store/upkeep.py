@@ -258,6 +258,17 @@ class Upkeep:
                 return swept
             after = page[-1]["job_id"]
 
+    async def sweep_effects(self, *, limit: int = _PAGE) -> int:
+        """Forget the effects of jobs that are gone."""
+        swept, after = 0, _FIRST
+        while True:
+            page = [row["job_id"] for row in await self._postgres.pinned("old_effects", after, limit)]
+            if page:
+                swept += len(await self._postgres.pinned("sweep_effects", page, self._postgres.config.schema))
+            if len(page) < limit:
+                return swept
+            after = page[-1]
+
     async def sweep_tokens(self, *, limit: int = _PAGE) -> int:
         """Forget spent and revoked tokens that are past their time: they are refused without being remembered."""
         swept = len(await self._postgres.fetch("sweep_revoked"))

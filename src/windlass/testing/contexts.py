@@ -14,8 +14,9 @@ from windlass.blocking import driven
 from windlass.clock import steady_s
 from windlass.errors import Misconfigured
 from windlass.lifecycle import Settlement
-from windlass.model import Lease
+from windlass.model import IfUnknown, Lease
 from windlass.payload import decode, encode
+from windlass.store.protocol import EffectState, Intention
 from windlass.telemetry import AttemptLog
 from windlass.testing.logs import keep_context_logs
 from windlass.worker.context import AsyncContext, Context
@@ -28,10 +29,12 @@ T = TypeVar("T")
 @dataclass(slots=True)
 class Recorded:
     """What a handler has done with its context. `progress`: every report, in order. `steps`: what `ctx.once` has kept, by key.
+    `effects`: what is recorded of effects: `done`, or `unknown` while they are under way and after nobody knows.
     `result`: what it said with `ctx.finish` inside `ctx.transaction`; `finished`: that the block has ended well."""
 
     progress: list[tuple[float, str | None]] = field(default_factory=list)
     steps: dict[str, Any] = field(default_factory=dict)
+    effects: dict[str, EffectState] = field(default_factory=dict)
     finished: bool = False
     result: Any = None
     _log: AttemptLog = field(default_factory=AttemptLog)
@@ -52,6 +55,7 @@ def context_for(
     threads: int = ...,
     cancelled: bool = ...,
     steps: Mapping[str, Any] | None = ...,
+    effects: Mapping[str, EffectState] | None = ...,
     job_id: UUID | None = ...,
     tags: Sequence[str] = ...,
     idempotency_key: str | None = ...,
@@ -68,6 +72,7 @@ def context_for(
     threads: int = ...,
     cancelled: bool = ...,
     steps: Mapping[str, Any] | None = ...,
+    effects: Mapping[str, EffectState] | None = ...,
     job_id: UUID | None = ...,
     tags: Sequence[str] = ...,
     idempotency_key: str | None = ...,
@@ -83,13 +88,15 @@ def context_for(
     threads: int | None = None,
     cancelled: bool = False,
     steps: Mapping[str, Any] | None = None,
+    effects: Mapping[str, EffectState] | None = None,
     job_id: UUID | None = None,
     tags: Sequence[str] = (),
     idempotency_key: str | None = None,
 ) -> Any:
     """A context for this handler: `await send(context_for(send), "ann")`.
 
-    `steps`: what `ctx.once` finds as done by an earlier attempt. `cancelled`: it was told to stop.
+    `steps`: what `ctx.once` finds as done by an earlier attempt. `effects`: what `ctx.effect` finds, `done` or `unknown`.
+    `cancelled`: it was told to stop.
     """
     lease = Lease(
         job_id=job_id or uuid4(), attempt=attempt, token=uuid4(), worker_id=uuid4(), type=job.name, queue=job.queue,
@@ -99,7 +106,7 @@ def context_for(
         trace=None, waited_s=0.0,
     )  # fmt: skip
     run = Run(lease, job, steady_s(), 0)
-    seen = Recorded(steps=dict(steps or {}))
+    seen = Recorded(steps=dict(steps or {}), effects=dict(effects or {}))
     run.log = seen._log  # noqa: SLF001 - ours
     keep_context_logs()
     if cancelled:
@@ -120,6 +127,7 @@ class InMemory:
 
     def __init__(self, seen: Recorded) -> None:
         self.seen = seen
+        self._results: dict[str, str] = {}
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         return driven(work)
@@ -133,6 +141,23 @@ class InMemory:
 
     async def keep_step(self, _lease: Lease, key: str, result: str) -> None:
         self.seen.steps[key] = decode(result)
+
+    async def intend(self, _lease: Lease, key: str, if_unknown: IfUnknown, *, unknown: bool = False) -> Intention:
+        found = "unknown" if unknown else self.seen.effects.get(key, "new")
+        if found != "done":
+            self.seen.effects[key] = "done" if found == "unknown" and if_unknown == "skip" else "unknown"
+        return Intention(found, self._results.get(key))
+
+    async def effect_state(self, _lease: Lease, key: str) -> Intention:
+        return Intention(self.seen.effects.get(key, "new"), self._results.get(key))
+
+    async def finish_effect(self, _lease: Lease, key: str, result: str | None) -> None:
+        self.seen.effects[key] = "done"
+        if result is not None:
+            self._results[key] = result
+
+    async def take_back_effect(self, _lease: Lease, key: str) -> None:
+        self.seen.effects.pop(key, None)
 
     def finishing(self, decide: Callable[[], Settlement], connection: Any) -> AbstractAsyncContextManager[Any]:
         return self._finishing(decide, connection)

@@ -105,6 +105,7 @@ class JobType(Told):
     tags: list[str]
     if_too_wide: TooWide
     isolation: IsolationMode
+    at_most_once: bool
     alive: bool
     versions: int = 0
     served_by: int = 0

@@ -8,8 +8,10 @@ import msgspec
 from msgspec import Meta, Raw
 
 from windlass.model import (
+    Decision,
     TooWide,
     delay_s_max,
+    key_max,
     max_attempts_max,
     tags_max,
     timeout_s_max,
@@ -198,6 +200,13 @@ class DiscardReason(Asked):
     reason: Annotated[str, Meta(min_length=1, max_length=1000)] = "discarded on request"
 
 
+class Decide(Asked):
+    """Whether an effect that may have happened has happened. `effect`: its key, where several wait."""
+
+    decision: Decision
+    effect: Annotated[str, Meta(min_length=1, max_length=key_max)] | None = None
+
+
 class Moved(Told):
     """Where a job is after an action. `running` after a cancel: its worker was asked to stop it."""
 
@@ -220,6 +229,7 @@ class Filter(Traits):
     """Which jobs. Everything given must hold."""
 
     status: list[StatusName] = msgspec.field(default_factory=list)
+    reason: Annotated[str, Meta(min_length=1, max_length=200, description="what held jobs wait for")] | None = None
 
 
 class BulkAction(Asked):

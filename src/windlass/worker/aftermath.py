@@ -43,28 +43,33 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a worker ended. `crashed`: by itself. `begun`: what its threads were doing, where that is known. `name`: what
-    it was called, where that is known."""
+    """How a worker ended. `crashed`: by itself. `begun`: what its threads were doing; None: nobody knows. `name`: what it was
+    called, where that is known. `spent`: what it had begun died with it; not so if it was told to leave, or lost its lease with
+    the database away."""
 
     worker_id: UUID
     crashed: bool
-    begun: Sequence[Begun] = ()
+    begun: Sequence[Begun] | None = ()
     culprit: Culprit | None = None
     name: str | None = None
+    spent: bool = False
 
 
 def verdict(lease: Lease, end: End, now_s: float) -> Outcome:
     """What one lease of a dead worker has come to."""
+    if end.begun is None:
+        return Lost(crashed=end.crashed, spent=end.spent)  # it may have begun
     entry = next((e for e in end.begun if (e.job_id, e.attempt) == (lease.job_id, lease.attempt)), None)
     if entry is None:
-        return Lost(crashed=end.crashed, begun=False)
+        return Lost(crashed=end.crashed, begun=False, spent=False)
     why = _stopped_for(entry, end.culprit)
     # Its job row is out of sight for a moment while a partition is removed: then it goes back, and is timed out again.
     if why is Stop.TIMEOUT and lease.max_attempts is not None:
         return TimedOut(now_s - entry.began_s)
     if why is Stop.CANCEL:
         return Cancelled("cancelled on request")
-    return Lost(crashed=end.crashed, begun=entry.state is not State.ISOLATED)
+    # What ran in a child did not crash the worker, but died with it.
+    return Lost(crashed=end.crashed, begun=entry.state is not State.ISOLATED, spent=end.crashed or end.spent)
 
 
 def _stopped_for(entry: Begun, culprit: Culprit | None) -> Stop | None:
@@ -150,7 +155,7 @@ def _report(
 
 def _is_at_work(lease: Lease, end: End) -> bool:
     """Whether one of its threads had begun it. Of the jobs in children, too: those are lost, though under no suspicion."""
-    return any((entry.job_id, entry.attempt) == (lease.job_id, lease.attempt) for entry in end.begun)
+    return any((entry.job_id, entry.attempt) == (lease.job_id, lease.attempt) for entry in end.begun or ())
 
 
 def _names(ends: Sequence[End]) -> str:

@@ -220,7 +220,8 @@ class Berth:
         begun = tuple(self.slots.begun())
         self.slots.close()
         self.had_begun = bool(begun)
-        end = End(self.id, self._crashed(code), begun, self._culprit, self.name)
+        spent = self.killed and not (self._told_to_go or self._left or self._is_lapsed)
+        end = End(self.id, self._crashed(code), begun, self._culprit, self.name, spent)
         level = logging.ERROR if end.crashed else logging.INFO
         _log.log(level, "%s has ended %s, with %d jobs under way", self.name, _described(code), len(begun))
         return end
@@ -237,9 +238,12 @@ class Berth:
     def _crashed(self, code: int) -> bool:
         """Whether it died by itself. Only then are its jobs suspected."""
         told_to_go = self._told_to_go and code == 0
-        # It stops itself when its lease is nearly over; so does everything on a machine that was frozen meanwhile.
-        lapsed = self.lease_until_s is not None and steady_s() > self.lease_until_s - 2 * self._margin_s
-        return not (self.killed or self._left or self.refused or told_to_go or lapsed)
+        return not (self.killed or self._left or self.refused or told_to_go or self._is_lapsed)
+
+    @property
+    def _is_lapsed(self) -> bool:
+        """It stops itself when its lease is nearly over; so does everything on a machine that was frozen meanwhile."""
+        return self.lease_until_s is not None and steady_s() > self.lease_until_s - 2 * self._margin_s
 
 
 def _described(code: int) -> str:

@@ -28,8 +28,8 @@ from windlass.clock import steady_s
 from windlass.config import Config
 from windlass.errors import Misconfigured
 from windlass.lifecycle import Completed, Failed, Outcome, Settlement
-from windlass.model import Error, Lease
-from windlass.store.protocol import Claims
+from windlass.model import Error, IfUnknown, Lease
+from windlass.store.protocol import Claims, Intention
 from windlass.telemetry import AttemptLog, current
 from windlass.unhandled import log_unhandled
 from windlass.worker.context import call
@@ -275,6 +275,18 @@ class OwnReach:
 
     async def keep_step(self, lease: Lease, key: str, result: str) -> None:
         await (await self._opened()).keep_step(lease, key, result)
+
+    async def intend(self, lease: Lease, key: str, if_unknown: IfUnknown, *, unknown: bool = False) -> Intention:
+        return await (await self._opened()).intend(lease, key, if_unknown, unknown=unknown)
+
+    async def effect_state(self, lease: Lease, key: str) -> Intention:
+        return await (await self._opened()).effect_state(lease, key)
+
+    async def finish_effect(self, lease: Lease, key: str, result: str | None) -> None:
+        await (await self._opened()).finish_effect(lease, key, result)
+
+    async def take_back_effect(self, lease: Lease, key: str) -> None:
+        await (await self._opened()).take_back_effect(lease, key)
 
     def finishing(self, decide: Callable[[], Settlement], connection: Any) -> AbstractAsyncContextManager[Any]:
         if not self._loop.is_running():  # a `def` handler's, whose own steps must not wait for the loop

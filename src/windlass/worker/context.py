@@ -4,7 +4,7 @@ It offers; the worker, or the child process a job has to itself, reaches out (Re
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar, overload
@@ -12,12 +12,13 @@ from uuid import UUID
 
 from windlass.blocking import driven
 from windlass.clock import steady_s
-from windlass.errors import InvalidJob, Unavailable
+from windlass.errors import InvalidJob
 from windlass.lifecycle import Completed, Settlement, settle
-from windlass.model import Lease, check_text, key_max
-from windlass.pauses import Pauses
+from windlass.model import IfUnknown, Lease, check_text, key_max
+from windlass.store.protocol import EffectState
 from windlass.telemetry import JobLogger
 from windlass.worker.chunks import beside_the_loop, over_processes, over_threads, split
+from windlass.worker.effects import Effect, EffectBlock, EffectReach, insist, record_start, state_of
 from windlass.worker.hooks import Hooks, call_around
 from windlass.worker.result_type import StepResult
 from windlass.worker.run import Run, encoded
@@ -25,11 +26,9 @@ from windlass.worker.run import Run, encoded
 T = TypeVar("T")
 
 
-class Reach(Protocol):
-    """What a context needs of the process it runs in."""
-
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop and wait for it. From a handler's thread only."""
+class Reach(EffectReach, Protocol):
+    """What a context needs of the process it runs in. `wait`: run a coroutine on the loop and wait for it; from a handler's
+    thread only."""
 
     def progressed(self, run: Run) -> None:
         """`run.progress` has changed."""
@@ -98,7 +97,7 @@ class _Base:
 
     @property
     def time_left_s(self) -> float:
-        return self._run.deadline_s - steady_s()
+        return self._run.time_left_s
 
     @property
     def deadline(self) -> datetime:
@@ -137,15 +136,7 @@ class _Base:
         return settle(run.lease, Completed(result), jitter=0, execution_s=steady_s() - run.began_s, log=log)
 
     async def _insist(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Through a restart of the database: giving up after the step was done would do it again."""
-        pauses = Pauses(0.05, 1.0)
-        while True:
-            try:
-                return await ask()
-            except Unavailable:
-                if self.cancelled or self.time_left_s <= 0:
-                    raise
-                await pauses.wait()
+        return await insist(self._run, ask)
 
     def _key(self, key: str) -> str:
         check_text("key", key, key_max)
@@ -168,6 +159,25 @@ class Context(_Base):
             reach.wait(self._insist(lambda: reach.keep_step(lease, key, done)))
         result: T = step.decode(kept)
         return result
+
+    def effect(self, key: str, *, if_unknown: IfUnknown = "ask") -> AbstractContextManager[Effect]:
+        """Do something outside the database once per job, or know that nobody knows:
+
+            with ctx.effect("welcome-mail") as effect:
+                if effect.needed:
+                    send_the_mail()
+
+        It is recorded as intended before the block and as done after it. `needed` is False if an earlier attempt has done it.
+        If an earlier attempt intended it and nobody knows whether it was done, `if_unknown` decides: `repeat` it, `skip` it, or
+        stop the job until a person says (`ask`). An exception in the block means that it has not happened, unless it is a
+        time-out, or `effect.may_have_happened()` was called before.
+        """
+        return EffectBlock(self._run, self._reach, key, if_unknown)
+
+    def effect_state(self, key: str) -> EffectState:
+        """What is recorded of an effect, without recording anything: `new`, `done` or `unknown`. For what is prepared before
+        the block, such as a connection: the shorter the block, the less often somebody has to be asked."""
+        return self._reach.wait(state_of(self._run, self._reach, key))
 
     def map_chunks(
         self,
@@ -215,6 +225,14 @@ class AsyncContext(_Base):
         result: T = step.decode(kept)
         return result
 
+    def effect(self, key: str, *, if_unknown: IfUnknown = "ask") -> AbstractAsyncContextManager[Effect]:
+        """As Context.effect, for `async with`."""
+        return EffectBlock(self._run, self._reach, key, if_unknown)
+
+    async def effect_state(self, key: str) -> EffectState:
+        """As Context.effect_state."""
+        return await state_of(self._run, self._reach, key)
+
     async def map_chunks(
         self,
         fn: Callable[[Any], T],
@@ -252,12 +270,24 @@ def call(run: Run, reach: Reach) -> Any:
     """Call the handler of a run with what its payload says: what it returns is its result, or to be awaited."""
     job = run.job
     arguments = job.arguments(run.lease.payload)
+    if job.at_most_once and not run.start_recorded:
+        return _begin_async_once(run, reach) if job.is_async else _begin_once(run, reach)
     hooks = job.hooks
     if hooks is not None and hooks.around:
         return _call_hooked(hooks, run, reach, arguments)
     if not job.wants_ctx:
         return job.fn(**arguments)
     return job.fn((AsyncContext if job.is_async else Context)(run, reach), **arguments)
+
+
+def _begin_once(run: Run, reach: Reach) -> Any:
+    reach.wait(record_start(run, reach))
+    return call(run, reach)
+
+
+async def _begin_async_once(run: Run, reach: Reach) -> Any:
+    await record_start(run, reach)
+    return await call(run, reach)
 
 
 def _call_hooked(hooks: Hooks, run: Run, reach: Reach, arguments: dict[str, Any]) -> Any:

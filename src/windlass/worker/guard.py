@@ -24,6 +24,7 @@ from windlass.worker.parentage import leave_signals_to_parent, started_ticks
 
 if TYPE_CHECKING:
     from windlass.config import Config
+    from windlass.worker.slots import Begun
 
 _PATIENCE_S: Final = 60.0
 _PAUSE_S: Final = 0.2
@@ -65,6 +66,14 @@ class Watched:
 
         return [self._head, *Slots(self._slots_fd).children()]
 
+    def begun(self) -> "list[Begun] | None":
+        """What it had begun when it died; None if nobody knows."""
+        if self._slots_fd < 0:
+            return None
+        from windlass.worker.slots import Slots  # noqa: PLC0415 - as with the driver
+
+        return Slots(self._slots_fd).begun()
+
     def forget(self) -> None:
         for fd in (self._fd, self._slots_fd):
             if fd >= 0:
@@ -95,7 +104,7 @@ def main() -> None:
     heads = [head for worker in watched.values() for head in worker.heads()]
     while kill_groups(heads) and time.monotonic() < until_s:
         time.sleep(_LOOK_S)
-    _give_back(config, list(watched))
+    _give_back(config, {worker.id: worker.begun() for worker in watched.values()})
 
 
 def _listen(lines: BinaryIO) -> tuple[dict[str, Any] | None, dict[UUID, Watched], bool]:
@@ -116,7 +125,7 @@ def _listen(lines: BinaryIO) -> tuple[dict[str, Any] | None, dict[UUID, Watched]
     return config, watched, False
 
 
-def _give_back(said: dict[str, Any], worker_ids: list[UUID]) -> None:
+def _give_back(said: dict[str, Any], begun: "dict[UUID, list[Begun] | None]") -> None:
     """Now the driver is worth its 30 MB."""
     import asyncio  # noqa: PLC0415
 
@@ -127,11 +136,11 @@ def _give_back(said: dict[str, Any], worker_ids: list[UUID]) -> None:
     config = config_heard(said)
     telemetry.configure(config.worker.log_level, config.worker.log_format)
     log_unhandled()
-    _log.error("the supervisor is gone: its %d workers end with it", len(worker_ids))
-    asyncio.run(_rescue(config, worker_ids))
+    _log.error("the supervisor is gone: its %d workers end with it", len(begun))
+    asyncio.run(_rescue(config, begun))
 
 
-async def _rescue(config: "Config", worker_ids: list[UUID]) -> None:
+async def _rescue(config: "Config", begun: "dict[UUID, list[Begun] | None]") -> None:
     import asyncio  # noqa: PLC0415
     from dataclasses import replace  # noqa: PLC0415
 
@@ -140,7 +149,8 @@ async def _rescue(config: "Config", worker_ids: list[UUID]) -> None:
     from windlass.store.store import open_store  # noqa: PLC0415
     from windlass.worker.aftermath import End, see_off  # noqa: PLC0415
 
-    ends = [End(worker_id, crashed=False) for worker_id in worker_ids]
+    # Nobody is suspected of having ended the supervisor; but what was begun has died.
+    ends = [End(worker_id, crashed=False, begun=entries, spent=True) for worker_id, entries in begun.items()]
     async with asyncio.timeout(_PATIENCE_S):
         while True:
             try:

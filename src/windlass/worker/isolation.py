@@ -176,6 +176,7 @@ class Isolation:
             match message:
                 case Begun():
                     begun = True
+                    run.start_recorded = run.job.at_most_once
                 case Line(text):
                     log_of(run).append(text)
                 case Progress(fraction, note):

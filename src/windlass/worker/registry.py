@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from windlass.errors import InvalidJob, Misconfigured
 from windlass.model import (
@@ -26,19 +26,23 @@ from windlass.worker.signature import Signature
 if TYPE_CHECKING:
     from windlass.worker.hooks import Hooks
 
+_ATTEMPTS: Final = 3
+
 
 class Defaults(NamedTuple):
-    """What `@app.job(…)` says of every job of a type; a single job may say otherwise."""
+    """What `@app.job(…)` says of every job of a type; a single job may say otherwise. `max_attempts` that is not said is 3, or
+    1 for a type whose jobs are started once at most."""
 
     queue: str = "default"
     threads: int = 1
-    max_attempts: int = 3
+    max_attempts: int | None = None
     timeout: float | timedelta = 3600.0
     retry: RetryPolicy | None = None
     isolation: IsolationMode = "none"
     priority: int = 0
     tags: Sequence[str] = ()
     if_too_wide: TooWide = "narrow"
+    at_most_once: bool = False
 
 
 class JobType:
@@ -49,6 +53,7 @@ class JobType:
 
     def __init__(self, fn: Callable[..., Any], name: str | None = None, defaults: Defaults | None = None) -> None:
         defaults = defaults or Defaults()
+        self.at_most_once = defaults.at_most_once
         self.name: str = getattr(fn, "__name__", "") if name is None else name
         self.fn = fn
         with _blamed(fn, self.name):
@@ -61,7 +66,7 @@ class JobType:
         self.result_type = self.signature.result_type
         self.queue = defaults.queue
         self.threads = defaults.threads
-        self.max_attempts = defaults.max_attempts
+        self.max_attempts = self.template.max_attempts
         self.timeout_s = self.template.timeout_s
         self.retry = defaults.retry
         self.isolation: IsolationMode = defaults.isolation
@@ -84,6 +89,7 @@ class JobType:
             tags=self.tags,
             if_too_wide=self.if_too_wide,
             isolation=self.isolation,
+            at_most_once=self.at_most_once,
             description=(inspect.getdoc(self.fn) or "")[:description_max] or None,
             schema=self.signature.schema(),
             fields=self.signature.fields,
@@ -131,7 +137,7 @@ def _template(name: str, defaults: Defaults) -> NewJob:
         queue=defaults.queue,
         priority=defaults.priority,
         thread_demand=defaults.threads,
-        max_attempts=defaults.max_attempts,
+        max_attempts=_max_attempts(defaults),
         timeout_s=seconds(defaults.timeout),
         retry=defaults.retry,
         tags=tuple(defaults.tags),
@@ -140,6 +146,14 @@ def _template(name: str, defaults: Defaults) -> NewJob:
     )
     check_new_job(job)
     return job
+
+
+def _max_attempts(defaults: Defaults) -> int:
+    if defaults.max_attempts is None:
+        return 1 if defaults.at_most_once else _ATTEMPTS
+    if defaults.at_most_once and defaults.max_attempts != 1:
+        raise InvalidJob("max_attempts", f"must be 1 or be left out with at_most_once, not {defaults.max_attempts}")
+    return defaults.max_attempts
 
 
 def _refuse_what_is_no_function(fn: Any) -> None:

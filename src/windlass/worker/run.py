@@ -5,16 +5,19 @@ Shared by every way of running a handler: lanes of the worker (lanes.py) and pro
 
 import ctypes
 import traceback
+from asyncio import CancelledError
 from enum import Enum
+from functools import cached_property
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from windlass.clock import steady_s
-from windlass.errors import Cancel, Fail, InvalidPayload, Retry, Snooze
-from windlass.lifecycle import Cancelled, Completed, Failed, Outcome, Released, Snoozed, TimedOut, Written
-from windlass.model import Error, Lease
+from windlass.errors import Cancel, Fail, InvalidPayload, MayHaveRun, Retry, Snooze
+from windlass.lifecycle import Cancelled, Completed, Failed, Held, Outcome, Released, Snoozed, TimedOut, Written
+from windlass.model import Error, Lease, needs_decision
 
 if TYPE_CHECKING:
+    from windlass.worker.effects import Effect
     from windlass.worker.registry import JobType
 
 _HEADER: Final = "Traceback (most recent call last):\n"
@@ -31,6 +34,10 @@ class Stop(Enum):
 
 class Stopped(BaseException):
     """Thrown into a handler that must stop. Not an Exception: a handler's own `except Exception` must not eat it."""
+
+
+class NeedsDecision(BaseException):
+    """Stops an attempt that has met an effect which may have happened, until a person says. Not an Exception, as Stopped."""
 
 
 def throw(thread_id: int, kind: type[BaseException] | None) -> None:
@@ -67,6 +74,8 @@ class Run:
     progress: tuple[float, str | None] | None = None
     lane: Lane | None = None
     exception: BaseException | None = None  # what its handler raised, where a hook wants to see it
+    undecided: str | None = None  # the effect that a person must decide about
+    start_recorded = False  # of a job that is started once at most: it must not begin again
 
     def __init__(self, lease: Lease, job: "JobType", began_s: float, slot: int) -> None:
         self.lease = lease
@@ -74,6 +83,20 @@ class Run:
         self.began_s = began_s
         self.deadline_s = began_s + lease.timeout_s
         self.slot = slot
+
+    @cached_property
+    def open_effects(self) -> "dict[str, Effect]":
+        """Effects that are under way, by key."""
+        return {}
+
+    @cached_property
+    def unknown_effects(self) -> set[str]:
+        """Effects that this attempt has tried and does not know the outcome of."""
+        return set()
+
+    @property
+    def time_left_s(self) -> float:
+        return self.deadline_s - steady_s()
 
     @property
     def isolated(self) -> bool:
@@ -113,7 +136,11 @@ def outcome_of(error: BaseException, run: Run) -> Outcome:
 
 
 def _outcome_of(error: BaseException, run: Run) -> Outcome:
+    if run.undecided is not None:
+        return _asked(run, error)
     match error:
+        case MayHaveRun():
+            return Failed(Error("MayHaveRun", str(error)), final=True)
         case Retry(delay_s=delay_s):
             return Failed(_described(error, "Retry"), delay_s=delay_s)
         case Snooze(delay_s=delay_s):
@@ -130,6 +157,8 @@ def _outcome_of(error: BaseException, run: Run) -> Outcome:
 
 def stopped(run: Run) -> Outcome:
     """What it means that a handler heeded its request to stop."""
+    if run.undecided is not None:
+        return _asked(run)
     match run.stop:
         case Stop.TIMEOUT:
             return TimedOut(steady_s() - run.began_s)
@@ -137,6 +166,16 @@ def stopped(run: Run) -> Outcome:
             return Cancelled("cancelled on request")
         case _:
             return Released()
+
+
+def _asked(run: Run, error: BaseException | None = None) -> Outcome:
+    """Whatever the handler made of it, the job waits for the decision: another attempt could not go on either."""
+    message = f"effect {run.undecided!r} may have happened"
+    if error is None or isinstance(error, Stopped | CancelledError):
+        return Held(needs_decision, Error("NeedsDecision", f"{message}: the attempt was stopped in the midst of it"))
+    said = _described(error.__cause__ or error)
+    text = _text(error) if isinstance(error, NeedsDecision) else f"{message}: {_text(error)}"
+    return Held(needs_decision, Error("NeedsDecision", text, said.traceback))
 
 
 def _described(error: BaseException, name: str | None = None) -> Error:

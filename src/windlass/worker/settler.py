@@ -192,11 +192,12 @@ class Settler:
 
 
 def _settlement(run: Run, outcome: Outcome, execution_s: float, log: str | None) -> Settlement:
+    once = run.start_recorded
     try:
         if type(outcome) is Completed and outcome.result is not None:
             outcome = Completed(encoded(run, outcome.result))
-        return settle(run.lease, outcome, jitter=random.random(), execution_s=execution_s, log=log)
+        return settle(run.lease, outcome, jitter=random.random(), execution_s=execution_s, log=log, at_most_once=once)
     except Exception as error:  # noqa: BLE001 - an outcome that a handler made by itself, of anything
         _log.exception("job %s: its outcome cannot be written", run.lease.job_id, extra=about(run.lease))
         failed = Failed(Error(qualified(error), f"its outcome cannot be written: {error}"))
-        return settle(run.lease, failed, jitter=random.random(), execution_s=execution_s, log=log)
+        return settle(run.lease, failed, jitter=random.random(), execution_s=execution_s, log=log, at_most_once=once)

@@ -20,8 +20,8 @@ from windlass.clock import steady_s
 from windlass.config import Config
 from windlass.errors import Unavailable
 from windlass.lifecycle import Released, Settlement, storable
-from windlass.model import Lease
-from windlass.store.protocol import Claims, Hints, Progress, channel
+from windlass.model import IfUnknown, Lease
+from windlass.store.protocol import Claims, Hints, Intention, Progress, channel
 from windlass.store.protocol.hand_over import handed
 from windlass.telemetry import about, log_of
 from windlass.worker.claimer import Claimer, Post
@@ -313,6 +313,18 @@ class Worker:
 
     async def keep_step(self, lease: Lease, key: str, result: str) -> None:
         await self._steps.keep_step(lease, key, result)
+
+    async def intend(self, lease: Lease, key: str, if_unknown: IfUnknown, *, unknown: bool = False) -> Intention:
+        return await self._steps.intend(lease, key, if_unknown, unknown=unknown)
+
+    async def effect_state(self, lease: Lease, key: str) -> Intention:
+        return await self._steps.effect_state(lease, key)
+
+    async def finish_effect(self, lease: Lease, key: str, result: str | None) -> None:
+        await self._steps.finish_effect(lease, key, result)
+
+    async def take_back_effect(self, lease: Lease, key: str) -> None:
+        await self._steps.take_back_effect(lease, key)
 
     def finishing(self, decide: Callable[[], Settlement], connection: Any) -> AbstractAsyncContextManager[Any]:
         return self._finishes.finishing(decide, connection)

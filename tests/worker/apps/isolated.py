@@ -255,3 +255,29 @@ def follow() -> str:
 @app.job
 async def afollow() -> str:
     return str((await echo.aenqueue({"from": "a child"})).id)
+
+
+@app.job
+async def pays(ctx: AsyncContext, times_out: bool) -> bool:
+    async with ctx.effect("pay") as effect:
+        if times_out:
+            raise TimeoutError("no answer")
+    return effect.needed
+
+
+@app.job
+def plainly_pays(ctx: Context, times_out: bool) -> bool:
+    with ctx.effect("pay") as effect:
+        if times_out:
+            raise TimeoutError("no answer")
+    return effect.needed
+
+
+@app.job(at_most_once=True)
+def begins_once() -> str:
+    return "begun"
+
+
+@app.job(at_most_once=True)
+async def asynchronously_begins_once() -> str:
+    return "begun"

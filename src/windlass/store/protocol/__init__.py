@@ -5,6 +5,7 @@ They exist for typed slices, and for wrappers that fail on purpose in tests; not
 
 from windlass.store.protocol.accounts import Accounts, ApiKey, AuditEntry, User
 from windlass.store.protocol.callers import Intake
+from windlass.store.protocol.effects import EffectState, EffectWriter, Intention
 from windlass.store.protocol.hints import LATE_S, Ear, Hints, Pusher, broadcast_channel, channel
 from windlass.store.protocol.upkeep import Cause, LostLease, Rolled, Upkeep, WideJob, WideQueues
 from windlass.store.protocol.views import (
@@ -33,9 +34,12 @@ __all__ = [
     "DeadLetterGroups",
     "DeadLetterSize",
     "Ear",
+    "EffectState",
+    "EffectWriter",
     "Found",
     "Hints",
     "Intake",
+    "Intention",
     "JobQuery",
     "LostLease",
     "Page",

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from windlass.errors import WindlassError
 from windlass.model import (
+    Decision,
     Enqueued,
     NewJob,
     Status,
@@ -32,6 +33,10 @@ class Intake(Protocol):
 
     async def run_now(self, job_id: UUID) -> Status:
         """Make a scheduled or held job ready."""
+
+    async def decide(self, job_id: UUID, decision: Decision, effect: str | None = ...) -> Status:
+        """Say whether an effect that may have happened has happened: `done`, or `redo`. `effect`: its key, where several wait.
+        Ready once nothing is undecided, else held. Raises JobNotFound, NotPossible."""
 
     async def cancel_many(
         self, job_ids: Iterable[UUID], reason: str = ..., *, running: bool = True

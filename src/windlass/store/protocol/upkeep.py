@@ -158,6 +158,9 @@ class Upkeep(Protocol):
     async def forget_followed_logs(self) -> int:
         """Forget the logs of running attempts that nobody follows any more."""
 
+    async def sweep_effects(self, *, limit: int = ...) -> int:
+        """Forget the effects of jobs that are gone."""
+
     async def sweep_steps(self, *, limit: int = ...) -> int:
         """Forget the steps of jobs that finished more than a day ago, or are gone."""
 

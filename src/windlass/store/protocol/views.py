@@ -20,7 +20,7 @@ from windlass.model import (
 @dataclass(frozen=True, slots=True)
 class JobQuery:
     """What to list. No statuses means all. Times are those in the jobs' ids; `created_after` is included, the other not.
-    `fingerprint`: of the error, for failed jobs alone. `bodies_max`: larger payloads and results, in bytes, are left
+    `fingerprint`: of the error, for failed jobs alone. `reason`: what held jobs wait for; no others are listed. `bodies_max`: larger payloads and results, in bytes, are left
     out; None: all are read, and a page of them can be hundreds of megabytes."""
 
     statuses: Collection[Status] = ()
@@ -33,6 +33,7 @@ class JobQuery:
     limit: int = 50
     fingerprint: str | None = None
     bodies_max: int | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

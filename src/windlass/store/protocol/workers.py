@@ -12,6 +12,7 @@ from windlass.model import (
     Lease,
     Status,
 )
+from windlass.store.protocol.effects import EffectWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def merged(receipts: Iterable[Receipt]) -> Receipt:
     return Receipt(moved, frozenset(repeated), frozenset(refused))
 
 
-class Claims(Protocol):
+class Claims(EffectWriter, Protocol):
     """What one worker does with jobs. Every write after a claim is fenced by (job, attempt, token, worker)."""
 
     async def claim(self, ask: Ask) -> list[Lease]:

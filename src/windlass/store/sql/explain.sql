@@ -36,7 +36,11 @@ select p.place, p.thread_demand, now() as at, date_part('epoch', now() - p.ready
     ) line
     where w.demand is not null
   ))::integer end as ahead,
-  a.status as ended, a.error
+  a.status as ended, a.error,
+  array(select e.key from windlass.effect e
+        where e.job_id = p.job_id and p.place = 'held' and e.state = 'intended' and e.if_unknown = 'ask'
+          and e.key <> 'windlass:start'
+        order by e.key) as undecided
 from (values (1)) as one (row)
 left join place p on true
 left join lateral (

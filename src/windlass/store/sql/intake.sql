@@ -194,6 +194,9 @@ with seen as materialized (
   select g.job_id, g.attempt, g.started_at, g.finished_at, g.status, g.worker_id, g.token, g.result, g.error,
     g.fingerprint, g.log
   from gone g where g.job_id < (select h.id from windlass.horizon h)
+), forgotten as (  -- the start of a job that is started once at most: to run it again is a person's decision
+  delete from windlass.effect e
+  where e.job_id = any (array(select g.job_id from gone g)) and e.key = 'windlass:start'
 ), leaving as (
   delete from windlass.job j
   where j.id = any ($1::uuid[]) and j.id = any (array(select g.job_id from gone g))

@@ -233,7 +233,7 @@ with kind as materialized (
   group by w.queues, w.prefixes, w.types
 )
 select t.name, t.queue, t.priority, t.thread_demand, t.max_attempts, t.timeout_s, t.retry, t.tags, t.if_too_wide,
-  t.isolation, t.description, case when v.type is null then t.schema else v.schema end as schema,
+  t.isolation, t.at_most_once, t.description, case when v.type is null then t.schema else v.schema end as schema,
   coalesce(l.versions, 0)::integer as versions, v.type is not null as current, k.served_by
 from windlass.job_type t
 cross join lateral (

@@ -15,32 +15,34 @@ returning id;
 with declared as (
   select d.* from json_to_recordset($1::text::json) as d (
     name text, timeout_s double precision, max_attempts integer, priority smallint, thread_demand smallint, queue text,
-    if_too_wide text, tags text[], retry json, isolation text, description text, schema json
+    if_too_wide text, tags text[], retry json, isolation text, at_most_once boolean, description text, schema json
   )
 )
 insert into windlass.job_type as t (name, declared_at, timeout_s, max_attempts, priority, thread_demand, queue,
-  if_too_wide, tags, retry, isolation, description, schema)
+  if_too_wide, tags, retry, isolation, at_most_once, description, schema)
 select d.name, now(), d.timeout_s, d.max_attempts, d.priority, d.thread_demand, d.queue, d.if_too_wide, d.tags, d.retry,
-  d.isolation, d.description, d.schema
+  d.isolation, d.at_most_once, d.description, d.schema
 from declared d
 where not exists (
   select from windlass.job_type k
   where k.name = d.name
     and (k.timeout_s, k.max_attempts, k.priority, k.thread_demand, k.queue, k.if_too_wide, k.tags, k.retry::text,
-      k.isolation, k.description, k.schema::text)
+      k.isolation, k.at_most_once, k.description, k.schema::text)
       is not distinct from (d.timeout_s, d.max_attempts, d.priority, d.thread_demand, d.queue, d.if_too_wide, d.tags,
-      d.retry::text, d.isolation, d.description, d.schema::text)
+      d.retry::text, d.isolation, d.at_most_once, d.description, d.schema::text)
 )
 order by d.name
 on conflict (name) do update
 set declared_at = excluded.declared_at, timeout_s = excluded.timeout_s, max_attempts = excluded.max_attempts,
   priority = excluded.priority, thread_demand = excluded.thread_demand, queue = excluded.queue,
   if_too_wide = excluded.if_too_wide, tags = excluded.tags, retry = excluded.retry, isolation = excluded.isolation,
+  at_most_once = excluded.at_most_once,
   description = excluded.description, schema = excluded.schema
 where (t.timeout_s, t.max_attempts, t.priority, t.thread_demand, t.queue, t.if_too_wide, t.tags, t.retry::text,
-    t.isolation, t.description, t.schema::text)
+    t.isolation, t.at_most_once, t.description, t.schema::text)
   is distinct from (excluded.timeout_s, excluded.max_attempts, excluded.priority, excluded.thread_demand, excluded.queue,
-    excluded.if_too_wide, excluded.tags, excluded.retry::text, excluded.isolation, excluded.description, excluded.schema::text)
+    excluded.if_too_wide, excluded.tags, excluded.retry::text, excluded.isolation, excluded.at_most_once,
+    excluded.description, excluded.schema::text)
 returning t.name;
 
 -- name: declare_versions

@@ -1,0 +1,2 @@
+alter table windlass.job_type drop column at_most_once;
+drop table windlass.effect;
