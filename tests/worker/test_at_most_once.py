@@ -7,6 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from tests.eventually import aeventually
 from tests.worker.placed import Placed, placed
 from windlass import App, AsyncContext, Context, Retry, Snooze
 from windlass.config import StoreConfig
@@ -81,7 +82,7 @@ async def test_whatever_its_handler_says_it_is_not_started_again(
 
 async def test_one_that_a_shutdown_stops_may_have_run(site: Placed) -> None:
     job_id = await site.enqueue("once", {"how": "hangs"})
-    await site.reaches(job_id, Status.RUNNING)
+    await aeventually(_has_begun)
     site.control.say("release")
     job = await site.reaches(job_id, Status.FAILED)
     assert error_of(job) == "MayHaveRun"
@@ -112,7 +113,7 @@ async def test_one_that_goes_back_before_it_began_leaves_no_record(config: Store
     began.clear()
     async with placed(config, app.types, threads=1) as site:
         first = await site.enqueue("once", {"how": "hangs"})
-        await site.reaches(first, Status.RUNNING)
+        await aeventually(_has_begun)
         second = await site.enqueue("once")
         site.control.say("release")
         await site.reaches(first, Status.FAILED)
@@ -127,6 +128,10 @@ def test_more_than_one_attempt_is_refused_when_it_is_declared() -> None:
     declared = App("x").job(at_most_once=True)(_nothing).declared()
     assert (declared.max_attempts, declared.at_most_once) == (1, True)
     assert App("x").job(_nothing).declared().max_attempts == 3
+
+
+async def _has_begun() -> bool:
+    return bool(began)
 
 
 def _nothing() -> None: ...
