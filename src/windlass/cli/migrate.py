@@ -2,16 +2,23 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
 from typing import Annotated, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import typer
 
 from windlass.cli.wiring import run, settings
 from windlass.config import StoreConfig
-from windlass.errors import SchemaMismatch
+from windlass.errors import Misconfigured, SchemaMismatch
+from windlass.store import grants as rights
 from windlass.store import migrate
 from windlass.store.connections import connect
+from windlass.store.grants import KINDS
 from windlass.store.postgres import Connection
+from windlass.store.protocol import Rolled
+from windlass.store.setup_check import check_setup
+from windlass.store.store import open_store
 
 T = TypeVar("T")
 
@@ -63,12 +70,47 @@ def status(as_json: Json = False) -> None:
 
 @app.command()
 def check(as_json: Json = False) -> None:
-    """Exit with an error unless the schema is exactly what this version needs.
+    """Exit with an error unless this version can work with the schema. Tells what else matters: a pooler, rights, partitions.
 
     Example: windlass migrate check && windlass worker --app tasks:app
     """
-    _with_connection(lambda c, s: migrate.check(c, s.schema))
-    _say({"fits": True}, "the schema fits", as_json=as_json)
+    report = run(check_setup(settings().store))
+    _say(report.as_json(), "\n".join(report.lines()), as_json=as_json)
+
+
+@app.command()
+def grants(
+    role: Annotated[str, typer.Option(help="The role that gets the rights. It must exist.")],
+    kind: Annotated[
+        list[str], typer.Option("--for", help="What the role is for; may be repeated.", metavar="|".join(KINDS))
+    ],
+) -> None:
+    """Print the least rights that a role needs, as SQL: to enqueue, to serve the API, to run workers, to own the schema.
+
+    Example: windlass migrate grants --role shop --for enqueuer | psql "$OWNER_URL"
+    """
+    kinds = [known for known in KINDS if known in kind]
+    if unknown := sorted(set(kind) - set(kinds)):
+        raise typer.BadParameter(f"--for {unknown[0]}: must be one of {', '.join(KINDS)}")
+    config = settings().store
+    database = urlsplit(config.database_url).path[1:] if config.database_url else None
+    typer.echo(rights.grants(role, kinds, config.schema, unquote(database) if database else None), nl=False)
+
+
+@app.command(name="partitions")
+def roll(as_json: Json = False) -> None:
+    """Make partitions ahead and remove old ones, as the leader does every ten minutes. For cron, as the schema's owner, where the
+    workers' role must not (WINDLASS_LEAD=without-partitions).
+
+    Example: windlass migrate partitions
+    """
+    rolled = run(_roll(settings().store))
+    lines = [
+        f"made {rolled.made}" if rolled.made else "nothing to make",
+        f"removed {rolled.removed}",
+        f"not yet removed {rolled.waiting}",
+    ]
+    _say(asdict(rolled), "; ".join(lines), as_json=as_json)
 
 
 @app.command()
@@ -78,6 +120,13 @@ def sql(after: Annotated[int, typer.Option(help="Leave out migrations up to this
     Example: windlass migrate sql --after 3 > windlass.sql
     """
     typer.echo(migrate.sql(settings().store.schema, after=after), nl=False)
+
+
+async def _roll(config: StoreConfig) -> Rolled:
+    async with open_store(config) as store:
+        if problem := await store.upkeep.partition_problem():
+            raise Misconfigured(problem)
+        return await store.upkeep.roll_partitions()
 
 
 def _with_connection(act: Callable[[Connection, StoreConfig], Awaitable[T]]) -> T:

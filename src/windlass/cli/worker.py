@@ -21,7 +21,7 @@ from windlass.extras import require
 from windlass.leader.loop import Leader
 from windlass.model import check_text
 from windlass.store.protocol import channel
-from windlass.store.store import open_store
+from windlass.store.store import Store, open_store
 from windlass.unhandled import log_unhandled
 from windlass.worker.berth import Crew
 from windlass.worker.loading import BUILT_IN, specs_in
@@ -123,8 +123,18 @@ async def serve(config: Config, apps: str, name: str, supervisor_id: UUID | None
             leaders = await signals.unless_signalled(stack.enter_async_context(open_store(chores)))
         except Interrupted:
             return 0
+        await _check_lead(config, leaders)
         waker = PostgresWaker(await stack.enter_async_context(reaching_all(store.hints, config.redis)))
         stack.push_async_callback(waker.aclose)
+        leader = Leader(
+            leaders.upkeep,
+            leaders.claims(),
+            waker,
+            holder=crew.supervisor_id,
+            lease=config.lease,
+            placement=config.placement,
+            rolls=config.worker.lead == "on",
+        )
         return await supervise(
             crew,
             store.upkeep,
@@ -132,12 +142,14 @@ async def serve(config: Config, apps: str, name: str, supervisor_id: UUID | None
             waker,
             signals,
             listen=lambda look: Listener(config.store, [channel(crew.supervisor_id)], lambda *_: look()),
-            lead=Leader(
-                leaders.upkeep,
-                leaders.claims(),
-                waker,
-                holder=crew.supervisor_id,
-                lease=config.lease,
-                placement=config.placement,
-            ).run,
+            lead=None if config.worker.lead == "off" else leader.run,
+        )
+
+
+async def _check_lead(config: Config, store: Store) -> None:
+    """Refuse to lead as a role that could not make partitions: those that are made last for days, and nobody would look by then."""
+    if config.worker.lead == "on" and (problem := await store.upkeep.partition_problem()):
+        raise Misconfigured(
+            f"{problem}; or let another lead: WINDLASS_LEAD=off, or without-partitions with `windlass migrate partitions` run "
+            "by the owner every day"
         )

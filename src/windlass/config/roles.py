@@ -181,6 +181,11 @@ class WorkerConfig:
         least=0,
         most=1_048_576,
     )
+    lead: str = setting(
+        "on",
+        "whether the supervisor may lead; without-partitions: it leads, and the schema's owner runs `windlass migrate partitions`",
+        choices=("on", "without-partitions", "off"),
+    )
     log_level: str = setting("info", "what is logged", choices=("debug", "info", "warning", "error"))
     log_format: str = setting("auto", "how; auto: pretty on a terminal", choices=("auto", "json", "pretty"))
     log_jobs: str = setting(

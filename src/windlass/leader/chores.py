@@ -29,6 +29,7 @@ _SOON_S: Final = 0.05
 _BUSY_S: Final = 0.5
 # Who has not looked for that long did not lead: what was seen before says nothing of the time between.
 _BLIND_S: Final = 30.0
+_DAYS_AHEAD_LEAST: Final = 2
 _NOBODY: Final = NoWaker()
 _log: Final = logging.getLogger(__name__)
 
@@ -230,3 +231,14 @@ class TooWide:
 
 def _wide_fields(job: WideJob) -> dict[str, object]:
     return {"thread_demand": job.thread_demand, "job_id": str(job.job_id), "type": job.type, "queue": job.queue}
+
+
+async def watch_partitions(upkeep: Upkeep) -> None:
+    """Where another role makes the partitions: say so while there is still time, should it not."""
+    days = await upkeep.partition_days_ahead()
+    if days < _DAYS_AHEAD_LEAST:
+        _log.error(
+            "jobs can be stored for %d more days, then partitions are missing: run `windlass migrate partitions` as the "
+            "owner of the schema, every day",
+            days,
+        )

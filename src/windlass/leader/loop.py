@@ -46,6 +46,7 @@ class Leader:
         holder: UUID,
         lease: LeaseConfig,
         placement: PlacementConfig,
+        rolls: bool = True,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self.term = Term(upkeep, holder)
@@ -72,7 +73,9 @@ class Leader:
             Chore("sweep effects", 600.0, _once(upkeep.sweep_effects), slow=True, limit_s=60.0),
             Chore("sweep tokens", 600.0, _once(upkeep.sweep_tokens), slow=True, limit_s=60.0),
             Chore("forget types", 600.0, _once(upkeep.forget_types), slow=True, limit_s=60.0),
-            Chore("roll partitions", 600.0, _once(upkeep.roll_partitions), slow=True, limit_s=600.0),
+            Chore("roll partitions", 600.0, _once(upkeep.roll_partitions), slow=True, limit_s=600.0)
+            if rolls
+            else Chore("watch partitions", 3600.0, lambda: chores.watch_partitions(upkeep), slow=True),
         )
 
     async def run(self) -> None:

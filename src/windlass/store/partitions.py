@@ -95,6 +95,31 @@ async def create_missing(connection: Connection, schema: str, *, ahead: int, ret
     ]
 
 
+async def made_until(connection: Connection, schema: str) -> tuple[date, date]:
+    """Today, and the first day from then on for which no job could be stored, because some partition is missing."""
+    sql = statements(schema)
+    today: date = await connection.fetchval(sql["today"])
+    rows = await connection.fetch(sql["partitions"], schema)
+    attached = [Bounds.of(row["name"]) for row in rows if row["attached"] and not row["detaching"]]
+    until = today
+    for bounds in sorted(set(attached)):
+        if bounds.lower <= until < bounds.upper and attached.count(bounds) == len(_TABLES):
+            until = bounds.upper
+    return today, until
+
+
+async def rights_problem(connection: Connection, schema: str) -> str | None:
+    """Why the role of this connection could not make or remove partitions; None if it could."""
+    row = await connection.fetchrow(statements(schema)["partition_rights"], schema)
+    if row is None or (row["creates"] and row["foreign_owner"] is None):
+        return None
+    if row["foreign_owner"] is not None:
+        cure = f'grant "{row["foreign_owner"]}" to "{row["role"]}"'
+    else:
+        cure = f'grant create on schema "{schema}" to "{row["role"]}"'
+    return f"the role {row['role']} cannot make partitions of schema {schema}, and without them no job can be stored ({cure})"
+
+
 async def drop_all(connection: Connection, schema: str) -> None:
     """Drop what detached partitions and unattached ones a downgrade would leave behind."""
     for row in await connection.fetch(statements(schema)["partitions"], schema):
@@ -145,6 +170,10 @@ async def _create(connection: Connection, schema: str, table: str, bounds: Bound
         return False
     if row is None:
         await connection.execute(f'create table {name} (like "{schema}"."{table}" including all)')
+        owner = await connection.fetchval(statements(schema)["partition_owner"], schema, table)
+        if owner is not None:
+            quoted = owner.replace('"', '""')
+            await connection.execute(f'alter table {name} owner to "{quoted}"')
     lower, upper = bounds.ids
     await connection.execute(
         f"alter table \"{schema}\".\"{table}\" attach partition {name} for values from ('{lower}') to ('{upper}')"

@@ -294,6 +294,17 @@ class Upkeep:
             pass
         return rolled
 
+    async def partition_problem(self) -> str | None:
+        """Why this role could not make or remove partitions; None if it could."""
+        async with self._postgres.connection() as connection:
+            return await partitions.rights_problem(connection, self._postgres.config.schema)
+
+    async def partition_days_ahead(self) -> int:
+        """For how many days from today, today included, jobs can be stored in the partitions there are."""
+        async with self._postgres.connection() as connection:
+            today, until = await partitions.made_until(connection, self._postgres.config.schema)
+        return (until - today).days
+
     # Supervisors. ---------------------------------------------------------------------------------------------------
 
     async def renew(

@@ -172,3 +172,9 @@ class Upkeep(Protocol):
 
     async def roll_partitions(self) -> Rolled:
         """Make partitions ahead, remove old ones without losing a live job, and sweep what was kept long enough."""
+
+    async def partition_problem(self) -> str | None:
+        """Why this role could not make or remove partitions; None if it could."""
+
+    async def partition_days_ahead(self) -> int:
+        """For how many days from today, today included, jobs can be stored in the partitions there are."""
