@@ -7,6 +7,7 @@ gone without, and that is said once.
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
@@ -78,12 +79,14 @@ class Connector:
     async def _dial(self, *args: Any, **options: Any) -> "asyncpg.Connection[asyncpg.Record]":
         """Every connection of ours is made here."""
         options = {"timeout": _CONNECT_S} | options
+        self._pooled = self._pooled or args[:1] in _refusing
         try:
             connection = await self._connect(*args, **options)
         except _UNKNOWN_SETTING:
             if self._pooled:
                 raise
             self._pooled = True  # by a pooler nobody told us of
+            _refusing.add(args[:1])
             connection = await self._connect(*args, **options)
         _keep_alive(connection)
         return connection
@@ -188,7 +191,16 @@ def _reachable() -> Iterator[None]:
     try:
         with translated():
             yield
-    except ValueError:  # without the driver's words: they quote what they could not read, a part of the password too
+    except ssl.SSLCertVerificationError as error:
+        raise Misconfigured(f"PostgreSQL's certificate is not trusted: {error.verify_message}") from None
+    except (
+        ValueError
+    ) as error:  # without the driver's words: they quote what they could not read, a part of the password too
+        if "certificate" in str(error):
+            raise Misconfigured(
+                "WINDLASS_DATABASE_URL (or WINDLASS_DIRECT_URL): sslmode=verify-ca and verify-full need sslrootcert=/path/to/ca.pem, "
+                "a file that can be read"
+            ) from None
         raise Misconfigured(
             "WINDLASS_DATABASE_URL (or WINDLASS_DIRECT_URL) is no address of a PostgreSQL database, or has a wrong "
             "option; it is like postgresql://user@host:5432/name, with :password after the user (/ ? # @ % are %2F %3F %23 "
@@ -196,7 +208,9 @@ def _reachable() -> Iterator[None]:
         ) from None
 
 
+# In a process, which has several pools: what was said, and which addresses refuse settings.
 _said: list[bool] = []
+_refusing: set[object] = set()
 
 
 def _say_once() -> None:

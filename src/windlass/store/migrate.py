@@ -95,9 +95,7 @@ async def upgrade(connection: Connection, schema: str = "windlass", *, ahead: in
                         in_schema(_NOTE, schema),
                         migration.number, migration.name, migration.checksum, migration.serves,
                     )  # fmt: skip
-            await connection.executemany(
-                in_schema(_SERVES_NOW, schema), [(each.number, each.serves) for each in migrations()]
-            )
+            await _correct_serves(connection, schema)
             # The first jobs need a partition to go to before any leader has had time to make one.
             await partitions.create_missing(connection, schema, ahead=ahead)
     return list(state.pending)
@@ -194,24 +192,38 @@ _TABLE: Final = """create table if not exists windlass.migration (
   serves     integer
 )"""
 _COLUMN: Final = "alter table windlass.migration add column if not exists serves integer"
+_HAS_TABLE: Final = """select exists (
+  select from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $1 and c.relname = 'migration'
+)"""
 _HAS_COLUMN: Final = """select exists (
-  select from information_schema.columns where table_schema = $1 and table_name = 'migration' and column_name = 'serves'
+  select from pg_attribute a join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace
+  where n.nspname = $1 and c.relname = 'migration' and a.attname = 'serves' and not a.attisdropped
 )"""
 _NOTE: Final = "insert into windlass.migration (number, name, checksum, serves) values ($1, $2, $3, $4)"
-_SERVES_NOW: Final = "update windlass.migration set serves = $2 where number = $1 and serves is distinct from $2"
+_SERVES_NOW: Final = "update windlass.migration set serves = $2 where number = $1"
 # By way of JSON: a schema that was last upgraded before the column came has none, and must still be told what it lacks.
 _APPLIED: Final = """select m.number, m.checksum, (to_jsonb(m) ->> 'serves')::integer as serves
 from windlass.migration m order by m.number"""
 
 
 async def _prepare(connection: Connection, schema: str) -> None:
-    # `create schema if not exists` needs the right to create even where the schema is there already.
+    # `create … if not exists` needs the right to create even where it is there already; and a deploy may run an upgrade that
+    # has nothing to do as a role without it.
     if not await connection.fetchval("select exists (select from pg_namespace where nspname = $1)", schema):
         await connection.execute(f'create schema "{schema}"')
-    await connection.execute(in_schema(_TABLE, schema))
+    if not await connection.fetchval(_HAS_TABLE, schema):
+        await connection.execute(in_schema(_TABLE, schema))
     # Only where it is missing: the lock would keep the readiness probes of running processes waiting for the upgrade.
     if not await connection.fetchval(_HAS_COLUMN, schema):
         await connection.execute(in_schema(_COLUMN, schema))
+
+
+async def _correct_serves(connection: Connection, schema: str) -> None:
+    """Store what migrations that were applied before state now."""
+    stated = {each.number: each.serves for each in migrations()}
+    for row in await connection.fetch(in_schema(_APPLIED, schema)):
+        if row["number"] in stated and row["serves"] != stated[row["number"]]:
+            await connection.execute(in_schema(_SERVES_NOW, schema), row["number"], stated[row["number"]])
 
 
 async def _drop_if_empty(connection: Connection, schema: str) -> None:

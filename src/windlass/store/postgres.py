@@ -253,6 +253,7 @@ def translated() -> Iterator[None]:
 
 def ours(state: str, message: str) -> WindlassError | None:
     """Our error for a SQLSTATE, whichever driver was told it; None for what is a bug."""
+    message = "; ".join(message.splitlines())  # a detail or a hint has a line of its own
     if state == "23514" and "no partition" in message:
         return NoPartition(message)
     if state in _STATEMENT_LOST_STATES:
