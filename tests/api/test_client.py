@@ -375,6 +375,10 @@ async def test_a_result_that_will_never_be_says_why(client: AsyncClient, rig: Ri
     await cancelled.cancel("not today")
     with pytest.raises(errors.JobCancelled, match="not today"):
         await cancelled.result(5)
+    lost = await client.submit("echo")
+    await finish(rig, Completed(object()))
+    with pytest.raises(errors.ResultNotStored, match="was done, but its result was not stored: result: is a object"):
+        await lost.result(5)
 
 
 @pytest.mark.parametrize("timeout_s", [0, 0.2, 1.2])

@@ -25,11 +25,15 @@ class ResultType:
 
     def __init__(self, kind: Any = Any) -> None:
         self._field = Field(None if kind in _NEVER else kind)
+        self._as_it_is = _JSON if self._field.adapter is None else frozenset()
 
     def encode(self, value: Any, path: str = "result") -> Written:
         """The value as JSON text, or why it cannot be stored. Never raises: the work was done, whatever it returned."""
         try:
-            return self._encode(value, path)
+            if type(value) in self._as_it_is:  # converting a plain value would copy it for nothing
+                found = written(value, path)
+                return found if found.problem is None else self._encode_other(value, path, found)
+            return written(self._converted(value, path), path)
         except InvalidPayload as problem:
             return Written(None, str(problem))
         except Exception as error:  # noqa: BLE001 - code of the user's own types
@@ -40,20 +44,16 @@ class ResultType:
         value = None if text is None else decode(text)
         return self._field.read(value, "result")
 
-    def _encode(self, value: Any, path: str) -> Written:
-        if self._field.adapter is not None:
-            return written(self._field.write(value, path), path)
-        if type(value) not in _JSON:
-            return written(to_json(value, path), path)
-        # As it is, if it can be: converting a plain value would copy it for nothing.
-        found = written(value, path)
-        if found.problem is None:
-            return found
+    def _encode_other(self, value: Any, path: str, found: Written) -> Written:
+        """A container of something that is not JSON yet; `found` names the place, if that cannot be written either."""
         try:
             converted = written(to_json(value, path), path)
         except InvalidPayload:
-            return found  # the first problem names the place
+            return found
         return found if converted.problem is not None else converted
+
+    def _converted(self, value: Any, path: str) -> Any:
+        return to_json(value, path) if self._field.adapter is None else self._field.write(value, path)
 
 
 def result_type_of(fn: Callable[..., Any]) -> ResultType:
