@@ -1,5 +1,7 @@
 """A program to be tested with the kit."""
 
+import asyncio
+import threading
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -8,6 +10,7 @@ from windlass import App, AsyncContext, Context, Retry, Snooze
 
 app = App("shop")
 ran: list[tuple[Any, ...]] = []
+let_go = threading.Event()
 
 
 @dataclass
@@ -58,9 +61,12 @@ def isolated(ctx: Context) -> int:
 
 @app.job(timeout=0.2, max_attempts=1)
 async def slow() -> None:
-    import asyncio
-
     await asyncio.Event().wait()
+
+
+@app.job(timeout=0.1)
+def stuck() -> None:
+    let_go.wait()  # hears nothing of exceptions that are thrown into its thread
 
 
 @app.job

@@ -1,5 +1,6 @@
 """drain: what is queued is run to its end by a real worker in the test's own process, and nobody waits."""
 
+import threading
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 from tests.testing import shop
 from tests.testing.shop import Receipt
 from windlass import App, JobFailed
-from windlass.errors import Misconfigured
+from windlass.config import WorkerConfig
+from windlass.errors import Misconfigured, WindlassError
 from windlass.testing import (
     DatabaseServer,
     Drained,
@@ -89,6 +91,34 @@ def test_failures_can_be_had_without_an_exception(windlass_app: App) -> None:
     (job,) = drain(raises=False).failed
     assert job.error is not None
     assert job.error.type == "TimedOut"
+
+
+def _lanes() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("windlass-lane")]
+
+
+def test_a_drain_leaves_no_thread_behind(windlass_app: App) -> None:
+    windlass_app.enqueue_many([shop.resize.job("a.png"), shop.flaky.job(0)])
+    drain()
+    for thread in _lanes():
+        thread.join(10)
+    assert _lanes() == []
+
+
+# Its thread ends after the loop that it would tell.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_handler_that_cannot_be_stopped_ends_the_drain(windlass_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "WORKER", WorkerConfig(stop_ask_s=0.01, stop_grace_s=0.2))
+    handle = shop.stuck.enqueue()
+    try:
+        with pytest.raises(
+            WindlassError, match=rf"job {handle.id} \(stuck\): a handler does not stop, although its time"
+        ):
+            drain()
+    finally:
+        shop.let_go.set()
+        for thread in _lanes():
+            thread.join(10)
 
 
 @pytest.mark.parametrize(

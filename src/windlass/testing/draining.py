@@ -25,6 +25,8 @@ from windlass.worker.hooks import start_worker, stop_worker
 from windlass.worker.loading import Apps
 from windlass.worker.registry import JobType
 
+# A test need not be patient with a handler whose time is over.
+WORKER: Final = WorkerConfig(stop_ask_s=0.05)
 STARTS_MAX: Final = 100  # of one job in one drain
 RUNS_MAX: Final = 10_000  # of all of them
 _WAITING: Final = (Status.SCHEDULED, Status.HELD, Status.READY, Status.RUNNING)
@@ -124,7 +126,7 @@ class _Drain:
     async def run(self) -> Drained:
         await self._store.upkeep.declare([job.declared() for job in self._types.values()])
         queues = await self._queues()
-        config = Config(store=self._config, worker=WorkerConfig())
+        config = Config(store=self._config, worker=WORKER)
         async with in_process_worker(config, self._store, self._types, queues) as worker:
             while self._drained.runs < self._max_jobs:
                 lease = await worker.run_one(queues)

@@ -130,6 +130,7 @@ class InProcessWorker(Worker):
         self.drain()
         while not self._claimer.ended and self._supervisor.problem is None:  # noqa: ASYNC110 - nobody else waits for it
             await asyncio.sleep(_LOOK_S)  # it is on its way out
+        self._lanes.end_threads()
         self._ended.set()
 
     def _run_ended(self) -> None:

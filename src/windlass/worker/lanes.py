@@ -111,6 +111,11 @@ class Lanes:
         self._threads += 1
         return True
 
+    def end_threads(self) -> None:
+        """End every thread that is idle, and the others after their job: for a worker whose process goes on without it."""
+        for _ in range(self._threads):
+            self.inbox.put(None)
+
     def thread_parks(self) -> None:
         with self._lock:
             self._idle_threads += 1
