@@ -121,11 +121,12 @@ declarable: Final = frozenset(
 
 class Enqueued(NamedTuple):
     """The answer to one NewJob. `duplicate`: the job was there already, under this id or idempotency key.
-    `woken`: the same commit has woken a worker for it."""
+    `woken`: the same commit has woken a worker for it. `created_at`: of a new job, by the database; None where it is not known."""
 
     id: UUID
     duplicate: bool
     woken: bool = False
+    created_at: datetime | None = None
 
 
 class Want(NamedTuple):

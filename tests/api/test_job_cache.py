@@ -166,3 +166,72 @@ async def test_large_jobs_are_not_kept(api: httpx2.AsyncClient, door: Behind, ri
 async def test_readiness_tells_how_redis_is(api: httpx2.AsyncClient, door: Behind, parts: Parts) -> None:
     answer: Any = await api.get("/readyz?verbose")
     assert answer.text.splitlines()[-1] == "redis: ok"
+
+
+# Jobs just submitted. -----------------------------------------------------------------------------------------------
+
+SUBMISSIONS: list[dict[str, Any]] = [
+    {"type": "echo", "payload": {"n": 12345678901234567890, "password": "hush-7f3a"}},
+    {"type": "echo", "payload": None, "name": "Ann's", "priority": -7, "thread_demand": 3, "queue": "other"},
+    {"type": "echo", "delay_s": 60, "tags": ["a", "b"], "max_attempts": 9, "timeout_s": 5},
+    {"type": "echo", "scheduled_at": "2099-01-01T02:00:00.5+02:00", "idempotency_key": "k", "if_too_wide": "wait"},
+    {"type": "echo", "scheduled_at": "2020-01-01T00:00:00Z", "retry": {"base_s": 3, "jitter": 0}},
+]
+
+
+@pytest.mark.parametrize("submission", SUBMISSIONS)
+async def test_a_job_is_cached_on_submission_exactly_as_it_would_be_read(
+    api: httpx2.AsyncClient, valkey: EmbeddedValkey, submission: dict[str, Any]
+) -> None:
+    answer = await api.post("/v1/jobs", json=submission)
+    job_id = answer.json()["id"]
+    (cached,) = [value for name, value in (await in_redis(valkey, 1)).items() if b":job:" in name]
+    assert b"hush-7f3a" not in cached
+    shown = await api.get(f"/v1/jobs/{job_id}")
+    assert shown.content in cached
+    assert (await api.get(f"/v1/jobs/{job_id}", headers=FRESH)).content == shown.content
+
+
+async def in_redis(valkey: EmbeddedValkey, count: int) -> dict[bytes, bytes]:
+    """What is kept of jobs, once it is so much."""
+
+    async def there() -> dict[bytes, bytes] | None:
+        found = {name: value for name, value in values(valkey.url).items() if b":job:" in name}
+        return found if len(found) >= count else None
+
+    return await aeventually(there) or {}
+
+
+async def test_jobs_of_a_small_batch_are_cached_and_those_of_a_large_one_are_not(
+    api: httpx2.AsyncClient, valkey: EmbeddedValkey
+) -> None:
+    large = await api.post("/v1/jobs/bulk", json=[{"type": "echo", "payload": n} for n in range(501)])
+    small = await api.post("/v1/jobs/bulk", json=[{"type": "echo", "payload": n} for n in range(500)])
+    assert (large.status_code, small.status_code) == (202, 202)
+    assert len(await in_redis(valkey, 500)) == 500
+
+
+async def test_the_older_route_shows_active_jobs_from_the_cache_too(
+    api: httpx2.AsyncClient, store: Store, valkey: EmbeddedValkey
+) -> None:
+    job_id = (await api.post("/jobs", json={"type": "echo", "payload": {"a": 1}, "name": "x"})).json()["id"]
+    await in_redis(valkey, 1)
+    fresh = (await api.get(f"/jobs/{job_id}", headers=FRESH)).json()
+    await store.intake.cancel(UUID(job_id))  # by somebody else
+    assert (await api.get(f"/jobs/{job_id}")).json() == fresh
+    assert (fresh["status"], fresh["payload"], fresh["result"]) == ("pending", {"a": 1}, None)
+    assert (await api.get(f"/jobs/{job_id}", headers=FRESH)).json()["status"] == "cancelled"
+
+
+async def test_a_repeated_submission_and_a_large_job_are_not_cached(
+    api: httpx2.AsyncClient, valkey: EmbeddedValkey
+) -> None:
+    keyed = {"type": "echo", "idempotency_key": "k"}
+    await api.post("/v1/jobs", json={"type": "echo", "payload": "x" * 20_000})
+    job_id = (await api.post("/v1/jobs", json=keyed)).json()["id"]
+    ((name, _),) = (await in_redis(valkey, 1)).items()
+    with client(valkey.url) as connection:
+        connection.delete(name)
+    assert (await api.post("/v1/jobs", json=keyed)).json()["id"] == job_id
+    await api.post("/v1/jobs", json={"type": "echo", "payload": "last"})
+    assert name not in await in_redis(valkey, 1)

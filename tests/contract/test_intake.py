@@ -185,7 +185,8 @@ async def test_independent_jobs_are_stored_once_although_one_collides(store: Sto
 async def test_a_repeated_id_with_the_same_body_is_the_same_job(rig: Rig, store: Store, sql: Sql) -> None:
     job = NewJob("echo", {"a": [1, None]}, id=id_at(store))
     assert job.id
-    assert await store.intake.enqueue([job]) == [Enqueued(job.id, duplicate=False)]
+    (made,) = await store.intake.enqueue([job])
+    assert (made.id, made.duplicate) == (job.id, False)
     (other, repeated) = await store.intake.enqueue([NewJob("echo"), job])
     assert (other.duplicate, repeated) == (False, Enqueued(job.id, duplicate=True))
     worker = await rig.worker()
@@ -232,7 +233,8 @@ async def test_an_id_of_another_time_or_kind_is_refused(store: Store, sql: Sql) 
 async def test_an_id_of_these_days_is_taken(rig: Rig, store: Store) -> None:
     for ahead_s in (-86_400 + 5, 0, 295):
         job_id = id_at(store, ahead_s)
-        assert await store.intake.enqueue([NewJob("echo", id=job_id)]) == [Enqueued(job_id, duplicate=False)]
+        (made,) = await store.intake.enqueue([NewJob("echo", id=job_id)])
+        assert (made.id, made.duplicate) == (job_id, False)
         assert await rig.status(job_id) is Status.READY
 
 

@@ -189,7 +189,8 @@ def test_a_mail_is_submitted_sent_and_shown_in_the_documented_shapes(running: Up
 
 def test_a_job_may_say_when_it_is_due_and_how_often_it_is_tried(running: Up) -> None:
     later = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
-    job_id = add(running, type="email", payload={}, scheduled_at=later.isoformat(), max_attempts=5)
+    payload = {"to": "user@example.com", "subject": "Hello", "body": "World"}
+    job_id = add(running, type="email", payload=payload, scheduled_at=later.isoformat(), max_attempts=5)
     job = plain(running, job_id, "pending")
     assert (datetime.fromisoformat(job["scheduled_at"]), job["max_attempts"]) == (later, 5)
     past = add(running, type="add_numbers", payload={"a": 1, "b": 1}, scheduled_at="2024-01-15T10:30:00Z")

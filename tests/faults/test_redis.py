@@ -297,7 +297,7 @@ async def test_a_wrong_password_is_told_once_without_it(
 
 async def test_without_the_driver_the_start_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "_missing", True)
-    with pytest.raises(Misconfigured, match=r"needs the extra `redis`"):
+    with pytest.raises(Misconfigured, match="needs the extra redis"):
         link.Link(parse_redis_url(f"redis://127.0.0.1:{free_port()}"), timeout_s=0.05)
 
 

@@ -16,6 +16,7 @@ from tests.shortcuts import client
 from tests.worker.placed import SOON, placed
 from tests.worker.supervised import supervised
 from windlass.bus.postgres import PostgresWaker
+from windlass.bus.redis.opening import open_link
 from windlass.bus.redis.popping import Popper, RedisPusher, open_popper, open_pusher
 from windlass.bus.waking import Waking
 from windlass.config import RedisConfig, StoreConfig
@@ -57,7 +58,7 @@ class Ear:
 @pytest.fixture
 async def ear(rig: Rig, valkey: EmbeddedValkey) -> AsyncIterator[Ear]:
     worker = await rig.worker()
-    async with open_popper(RedisConfig(redis_url=valkey.url), worker.id) as (pusher, popper):
+    async with open_link(RedisConfig(redis_url=valkey.url)) as link, open_popper(link, worker.id) as (pusher, popper):
         made = Ear(worker, pusher, popper, rig.store.hints.through(pusher, lambda: Told.POPS))
         await aeventually(made.pops)
         await aeventually(lambda: _well(pusher))
@@ -98,7 +99,10 @@ async def test_hints_are_popped_again_when_redis_is_back_and_one_is_given_for_wh
 ) -> None:
     worker = await rig.worker()
     with EmbeddedValkey(tmp_path) as server:
-        async with open_popper(RedisConfig(redis_url=server.url), worker.id) as (pusher, popper):
+        async with (
+            open_link(RedisConfig(redis_url=server.url)) as link,
+            open_popper(link, worker.id) as (pusher, popper),
+        ):
             ear = Ear(worker, pusher, popper, rig.store.hints)
             await aeventually(ear.pops)
             server.stop()
@@ -150,7 +154,10 @@ async def test_where_popping_is_not_allowed_it_is_said_once_and_no_hint_is_given
         try:
             url = valkey.url.replace("?", "?username=looker&password=pw&")
             with caplog.at_level("INFO"):
-                async with open_popper(RedisConfig(redis_url=url), worker.id) as (pusher, popper):
+                async with (
+                    open_link(RedisConfig(redis_url=url)) as link,
+                    open_popper(link, worker.id) as (pusher, popper),
+                ):
                     ear = Ear(worker, pusher, popper, rig.store.hints)
                     await aeventually(lambda: _refused(connection, times=4), 30)
                     assert not ear.told

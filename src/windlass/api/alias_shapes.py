@@ -8,7 +8,8 @@ from uuid import UUID
 
 from msgspec import Meta, Raw
 
-from windlass.api.job_shapes import fault_told, shown
+from windlass import wire
+from windlass.api.job_shapes import job_told
 from windlass.model import PENDING, Job, Status
 from windlass.wire import END, Asked, Priority, Submission, Text, Told, TypeName
 
@@ -99,11 +100,17 @@ def plain_status(status: Status) -> PlainStatus:
 
 
 def plain_job(job: Job) -> PlainJob:
-    return PlainJob(**_fields(job))
+    return plain_of(job_told(job, whole=True))
 
 
 def past_job(job: Job) -> PastJob:
-    return PastJob(**_fields(job), queue_time=job.queue_s, execution_time=job.execution_s, total_time=job.total_s)
+    told = job_told(job, whole=True)
+    return PastJob(**_fields(told), queue_time=told.queue_s, execution_time=told.execution_s, total_time=told.total_s)
+
+
+def plain_of(told: wire.Job) -> PlainJob:
+    """The same job in the plain shape: one that is shown from a cache is there in the shape of /v1."""
+    return PlainJob(**_fields(told))
 
 
 def lightened(jobs: Iterable[Job]) -> list[Job]:
@@ -116,23 +123,23 @@ def lightened(jobs: Iterable[Job]) -> list[Job]:
     return shown
 
 
-def _fields(job: Job) -> dict[str, Any]:
-    error = fault_told(job.error)
+def _fields(told: wire.Job) -> dict[str, Any]:
+    error = told.error
     return {
-        "id": job.id,
-        "type": job.type,
-        "name": job.name,
-        "payload": shown(job.type, job.payload),
-        "status": plain_status(job.status),
-        "priority": job.priority,
-        "thread_demand": job.thread_demand,
-        "attempts": job.attempt,
-        "max_attempts": job.max_attempts,
-        "scheduled_at": job.scheduled_at or job.created_at,
-        "started_at": job.started_at,
-        "completed_at": job.finished_at,
-        "created_at": job.created_at,
-        "updated_at": job.updated_at,
-        "result": shown(job.type, job.result),
+        "id": told.id,
+        "type": told.type,
+        "name": told.name,
+        "payload": told.payload,
+        "status": plain_status(Status(told.status)),
+        "priority": told.priority,
+        "thread_demand": told.thread_demand,
+        "attempts": told.attempts,
+        "max_attempts": told.max_attempts,
+        "scheduled_at": told.scheduled_at or told.created_at,
+        "started_at": told.started_at,
+        "completed_at": told.finished_at,
+        "created_at": told.created_at,
+        "updated_at": told.updated_at,
+        "result": told.result,
         "error": None if error is None else f"{error.type}: {error.message}",
     }

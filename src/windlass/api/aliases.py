@@ -5,7 +5,8 @@ have at most 200 rows; what is beyond is found under /v1.
 from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, Final
 
-from msgspec import Meta
+from msgspec import Meta, Raw
+from msgspec.json import Decoder
 
 from windlass.api.alias_shapes import (
     STATUSES,
@@ -21,19 +22,31 @@ from windlass.api.alias_shapes import (
     lightened,
     past_job,
     plain_job,
+    plain_of,
     plain_status,
 )
 from windlass.api.aside import chars_of, shown_aside
 from windlass.api.endpoint import Answer, Call, Endpoint
-from windlass.api.jobs import KEY, NEXT, STORED, Cursor, Limit, next_link, taken
+from windlass.api.jobs import KEY, NEXT, STORED, Cursor, Limit, next_link, shown_job, taken
 from windlass.api.submitting import Submitted
 from windlass.errors import InvalidField, InvalidJob
 from windlass.model import FINISHED, UNFINISHED, Job, Status, by_status
 from windlass.store.protocol import JobQuery, Page
 from windlass.wire import Asked, Submission, TypeName, encode_any
+from windlass.wire import Job as JobTold
 
 _WAY_IN_MAX: Final = 10_000  # pages are walked, not jumped to
 _BODIES_MAX: Final = 16_384  # of a payload or result in a list; a larger one is shown with its job
+
+
+class _CachedJob(JobTold):
+    """A job as /v1 shows it, read back: null stays as it is, which no type that is Raw or None could say."""
+
+    payload: Raw = Raw(b"null")
+    result: Raw = Raw(b"null")
+
+
+_cached: Final = Decoder(_CachedJob)
 
 
 class PlainFilter(Asked):
@@ -111,8 +124,7 @@ async def list_plain(call: Call) -> Answer:
 
 
 async def show_plain(call: Call) -> PlainJob:
-    job = await call.parts.views.job(call.id)
-    return await shown_aside(lambda: plain_job(job), chars_of([job]))
+    return plain_of(_cached.decode(await shown_job(call)))
 
 
 async def list_past(call: Call) -> Answer:
@@ -209,6 +221,7 @@ endpoints: Final = [
     Endpoint(
         *("GET", "/jobs/{id}", "read", show_plain),
         summary="Show a job (alias)",
+        description="Where there is a Redis, an active job may be shown as it was a moment ago, as at `/v1/jobs/{id}`.",
         tag=_TAG,
         answers={200: PlainJob},
         problems=(404,),

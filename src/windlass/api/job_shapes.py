@@ -32,6 +32,7 @@ def job_told(job: model.Job, *, whole: bool = False) -> Job:
         tags=list(job.tags),
         idempotency_key=job.idempotency_key,
         created_at=job.created_at,
+        updated_at=job.updated_at,
         scheduled_at=job.scheduled_at,
         ready_at=job.ready_at,
         started_at=job.started_at,

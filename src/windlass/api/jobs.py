@@ -130,6 +130,11 @@ def next_link(call: Call, cursor: str | None) -> Mapping[str, str]:
 
 
 async def show_job(call: Call) -> Answer:
+    return tagged(call, await shown_job(call))
+
+
+async def shown_job(call: Call) -> bytes:
+    """The job as /v1 shows it: from the cache, if it is not finished and that will do."""
     kept = call.parts.shortcuts.jobs
     shown = None if _wants_it_fresh(call) else await kept.look(call.id)
     if shown is None:
@@ -138,7 +143,7 @@ async def show_job(call: Call) -> Answer:
         shown = await shown_aside(lambda: encode(job_told(job, whole=True)), chars_of([job]))
         if job.status not in FINISHED:
             kept.keep(job.id, shown, read_s=read_s)
-    return tagged(call, shown)
+    return shown
 
 
 def _wants_it_fresh(call: Call) -> bool:

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 from windlass.api.catalogue import SubmittableType
 from windlass.api.parts import Parts
+from windlass.api.submitted import cache_submitted, few
+from windlass.clock import steady_s
 from windlass.errors import IdTaken, InvalidJob, InvalidPayload, KeyBusy, KeyReused, RequestError
 from windlass.model import Declared, Enqueued, NewJob, RetryPolicy, Status, check_new_job, declarable
 from windlass.payload import depth_max, encode
@@ -41,8 +43,10 @@ async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> Subm
         # Checked before it joins others: what is wrong with one job must not make its whole group begin anew.
         check_new_job(job)
         encode(job.payload, bytes_max=bytes_max)
+    read_s = steady_s()
     stored = await parts.gathering.submit(job)
     if not stored.duplicate:
+        cache_submitted(parts, [(job, stored)], read_s=read_s)
         return Submitted(stored, _first_place(job), checked)
     place = await parts.places.ask(stored.id)
     if place is None and job.idempotency_key is not None:
@@ -112,10 +116,14 @@ async def submit_many(parts: Parts, submissions: Sequence[Submission]) -> tuple[
         jobs.append(new_job(submission, found and found.declared))
         if n % _AT_ONCE == _AT_ONCE - 1:
             await asyncio.sleep(0)  # others submit meanwhile
+    read_s = steady_s()
     try:
-        return await parts.intake.enqueue(jobs), unchecked
+        stored = await parts.intake.enqueue(jobs)
     except RequestError as error:
         raise _found(error, jobs, parts.config.store.payload_bytes_max) from None
+    if len(jobs) <= few:
+        cache_submitted(parts, zip(jobs, stored, strict=True), read_s=read_s)
+    return stored, unchecked
 
 
 def new_job(asked: Submission, declared: Declared | None) -> NewJob:

@@ -2,12 +2,12 @@
 correct because of one, and each has a twin that does nothing.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
-from windlass.model import Want
+from windlass.model import Lease, Want
 
 # Called with a channel and what was said there: "", a lease that is handed over, "cancel", or RECONNECTED.
 OnHint = Callable[[str, str], None]
@@ -89,6 +89,10 @@ class NoKeyMemory:
 class JobCache(Protocol):
     """Unfinished jobs as they were shown a moment ago. Never raises, never waits long, may forget anything."""
 
+    @property
+    def usable(self) -> bool:
+        """Whether what is kept now is kept at all: worth making it."""
+
     async def look(self, job_id: UUID) -> bytes | None:
         """What was kept, if that is not too long ago."""
 
@@ -103,6 +107,8 @@ class JobCache(Protocol):
 class NoJobCache:
     """The twin that keeps nothing."""
 
+    usable: Final = False
+
     async def look(self, job_id: UUID) -> bytes | None:  # noqa: ARG002
         return None
 
@@ -111,6 +117,33 @@ class NoJobCache:
 
     async def drop(self, job_ids: Iterable[UUID]) -> None:
         """Nothing."""
+
+
+# Locks. -------------------------------------------------------------------------------------------------------------
+
+
+class ExecutionLocks(Protocol):
+    """A lock on each execution, as defence in depth: it shows where an earlier execution of a job may still go on. Nothing depends
+    on it. Returns at once, never raises, may forget anything. Called on the loop."""
+
+    def acquire(self, leases: Sequence[Lease]) -> None:
+        """These jobs were claimed, and are about to begin. What is cached of them is void."""
+
+    def release(self, leases: Sequence[Lease]) -> None:
+        """These executions have ended."""
+
+
+class NoExecutionLocks:
+    """The twin that does nothing."""
+
+    def acquire(self, leases: Sequence[Lease]) -> None:
+        """Nothing."""
+
+    def release(self, leases: Sequence[Lease]) -> None:
+        """Nothing."""
+
+
+NO_LOCKS: Final = NoExecutionLocks()
 
 
 def _unknown() -> str | None:

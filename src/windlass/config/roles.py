@@ -106,6 +106,9 @@ class RedisConfig:
         least=0,
         most=60,
     )
+    redis_locks: str = setting(
+        "on", "a lock in Redis on each execution, which shows where an earlier one may go on", choices=("on", "off")
+    )
 
 
 @dataclass(frozen=True, slots=True)

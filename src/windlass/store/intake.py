@@ -154,7 +154,8 @@ class Intake:
                 "enqueue", *columns(page), self._postgres.config.head_start_s, connection=connection
             )
             if len(stored) == len(page):
-                answers += [Enqueued(row.id, duplicate=False) for row in page]
+                created_at = next((row["created_at"] for row in stored if row["created_at"] is not None), None)
+                answers += [Enqueued(row.id, duplicate=False, created_at=created_at) for row in page]
             else:
                 answers += await self._with_repeated(page, {row["id"] for row in stored}, connection)
         return answers
@@ -165,7 +166,7 @@ class Intake:
         )
         if stored is None:
             return await self._with_repeated([row], set(), None)
-        return [Enqueued(row.id, duplicate=False, woken=bool(stored["woken"]))]
+        return [Enqueued(row.id, duplicate=False, woken=bool(stored["woken"]), created_at=stored["created_at"])]
 
     async def _with_repeated(self, page: list[Row], stored: set[UUID], connection: Connection | None) -> list[Enqueued]:
         """Some ids were there already: fine if the same job was meant, an error if not."""

@@ -120,6 +120,7 @@ class Job(Told):
     tags: list[str]
     idempotency_key: str | None
     created_at: datetime
+    updated_at: datetime
     scheduled_at: datetime | None
     ready_at: datetime | None
     started_at: datetime | None

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID, uuid4
 
+from windlass.bus.protocol import NO_LOCKS, ExecutionLocks
 from windlass.clock import steady_s
 from windlass.config import WorkerConfig
 from windlass.errors import Unavailable
@@ -54,7 +55,15 @@ class Claimer:
     """`begin` is called on the loop when jobs have come to the desk."""
 
     def __init__(
-        self, post: Post, desk: Desk, slots: Slots, settler: Settler, claims: Claims, hints: Hints, config: WorkerConfig
+        self,
+        post: Post,
+        desk: Desk,
+        slots: Slots,
+        settler: Settler,
+        claims: Claims,
+        hints: Hints,
+        config: WorkerConfig,
+        locks: ExecutionLocks = NO_LOCKS,
     ) -> None:
         self.draining = False
         self.ended = False
@@ -66,6 +75,7 @@ class Claimer:
         self._slots = slots
         self._settler = settler
         self._claims = claims
+        self._locks = locks
         self._hints = hints
         self._config = config
         self._types = list(post.types)
@@ -231,6 +241,7 @@ class Claimer:
     def _begin(self, leases: Sequence[Lease]) -> None:
         self._worked = True
         self.fed_s = steady_s()
+        self._locks.acquire(leases)
         self._desk.add([(lease, *(self._suspects if lease.suspect else self._jobs)[lease.type]) for lease in leases])
         self.begin()
 

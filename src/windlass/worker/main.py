@@ -23,6 +23,7 @@ import uvloop
 
 from windlass import telemetry
 from windlass.bus.postgres import Listener, PostgresWaker
+from windlass.bus.protocol import ExecutionLocks, NoExecutionLocks
 from windlass.bus.waking import Waking
 from windlass.config import Config, StoreConfig
 from windlass.errors import Misconfigured, Unavailable
@@ -116,10 +117,14 @@ async def _serve_app(
             children.warm()
         stack.push_async_callback(children.aclose)
         pusher, popper = None, None
+        locks: ExecutionLocks = NoExecutionLocks()
         if config.redis.redis_url is not None:
-            from windlass.bus.redis.popping import open_popper  # noqa: PLC0415 - else nobody needs the driver
+            from windlass.bus.redis.opening import open_link, open_locks  # noqa: PLC0415 - else nobody needs the driver
+            from windlass.bus.redis.popping import open_popper  # noqa: PLC0415
 
-            pusher, popper = await stack.enter_async_context(open_popper(config.redis, post.worker_id))
+            link = await stack.enter_async_context(open_link(config.redis))
+            pusher, popper = await stack.enter_async_context(open_popper(link, post.worker_id))
+            locks = await stack.enter_async_context(open_locks(config.redis, link, store))
 
         def ear() -> Ear:
             if listener.listening:
@@ -134,7 +139,7 @@ async def _serve_app(
             return 0
         worker = Worker(
             post, config, slots=slots, control=control, claims=store.claims(), steps=handlers.claims(),
-            finishes=finishers.claims(), hints=hints, waker=waker, children=children,
+            finishes=finishers.claims(), hints=hints, waker=waker, children=children, locks=locks,
         )  # fmt: skip
         if popper is not None:
             popper.on_hint = worker.hint

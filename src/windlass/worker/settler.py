@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from windlass.attempt_report import JobsLogged, SuccessLines, is_success, report_end
-from windlass.bus.protocol import Waker
+from windlass.bus.protocol import NO_LOCKS, ExecutionLocks, Waker
 from windlass.errors import Contended, Unavailable
 from windlass.lifecycle import Completed, Failed, Outcome, Released, Settlement, settle
 from windlass.model import Error, Lease, Status, Want
@@ -43,9 +43,11 @@ class Settler:
         *,
         logged: JobsLogged = JobsLogged.FAILURES,
         hooks: HookRunner | None = None,
+        locks: ExecutionLocks = NO_LOCKS,
     ) -> None:
         self._claims = claims
         self._waker = waker
+        self._locks = locks
         self._written = written
         self._done: deque[Ended] = deque()
         self._writing: list[Ended] = []
@@ -61,6 +63,7 @@ class Settler:
             if not isinstance(outcome, Completed | Released):
                 said = "job %s had finished in its own transaction; what its handler did after that is dropped: %s"
                 _log.warning(said, run.lease.job_id, outcome, extra=about(run.lease))
+            self._loop.call_soon_threadsafe(self._locks.release, [run.lease])
             self._finished_itself(run, ended_s - run.began_s)
             return
         log = None if run.log is None else run.log.text()
@@ -111,6 +114,8 @@ class Settler:
             self._called = True
             count = min(len(self._done), _BATCH)
             self._writing = [self._done.popleft() for _ in range(count)]
+            # Before the end is written: who claims the job next must not find it locked by an execution that is over.
+            self._locks.release([lease for lease, _, _ in self._writing])
             await self._write(self._writing)
             self._writing = []
             self._written()

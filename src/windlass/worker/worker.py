@@ -15,7 +15,7 @@ from uuid import UUID
 
 from windlass.attempt_report import jobs_logged
 from windlass.blocking import waited
-from windlass.bus.protocol import RECONNECTED, Waker
+from windlass.bus.protocol import NO_LOCKS, RECONNECTED, ExecutionLocks, Waker
 from windlass.clock import steady_s
 from windlass.config import Config
 from windlass.errors import Unavailable
@@ -64,6 +64,7 @@ class Worker:
         hints: Hints,
         waker: Waker,
         children: Children,
+        locks: ExecutionLocks = NO_LOCKS,
         die: Callable[[int], None] = os._exit,
     ) -> None:
         self._worker_id = post.worker_id
@@ -81,10 +82,15 @@ class Worker:
         hooked = any(job.hooks is not None and job.hooks.after for job in post.types.values())
         self._hooks = HookRunner(slots.count, self._written) if hooked else None
         self._settler = Settler(
-            claims, waker, self._written, logged=jobs_logged(config.worker.log_jobs, sys.stderr), hooks=self._hooks
+            claims,
+            waker,
+            self._written,
+            logged=jobs_logged(config.worker.log_jobs, sys.stderr),
+            hooks=self._hooks,
+            locks=locks,
         )
         self._lanes = Lanes(self.desk, self._settler.finish, self, children)
-        self._claimer = Claimer(post, self.desk, slots, self._settler, claims, hints, config.worker)
+        self._claimer = Claimer(post, self.desk, slots, self._settler, claims, hints, config.worker, locks)
         self._claimer.begin = self._begin
         self._lanes.stirred = self._claimer.stir
         self._watch = Watch(self.desk, config.worker)

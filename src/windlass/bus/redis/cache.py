@@ -15,10 +15,9 @@ from windlass.bus.redis.link import Client, Link, pipeline
 from windlass.bus.redis.seals import Seals
 from windlass.clock import steady_s
 
-_KIND: Final = "job"
 _UNTIL: Final = struct.Struct("!Q")
 _BYTES_MAX: Final = 65_536
-_MARKER: Final = b"-"
+MARKER: Final = b"-"
 _TOGETHER: Final = 1_000
 _TOUCHED: Final = 100_000
 
@@ -34,11 +33,16 @@ class RedisJobCache:
         self._later = Later(link, "keep jobs")
         self._touched: dict[UUID, float] = {}  # the oldest first, with the time until which it is not asked about
 
+    @property
+    def usable(self) -> bool:
+        # In a cluster no worker voids what is kept of the jobs it begins (locks.py).
+        return self._link.well and self._seals.current is not None and self._link.address.kind != "cluster"
+
     async def look(self, job_id: UUID) -> bytes | None:
         seal = self._seals.current
         if seal is None or self._is_touched(job_id):
             return None
-        name = seal.name(_KIND, job_id.hex)
+        name = seal.job_name(job_id)
         body = seal.opened(name, await self._link.ask("look at jobs", lambda redis: redis.get(name)))
         if body is None or len(body) < _UNTIL.size or self._is_touched(job_id):
             return None
@@ -51,7 +55,7 @@ class RedisJobCache:
         left_ms = self._life_ms - int((steady_s() - read_s) * 1000)
         if seal is None or left_ms <= 0 or len(shown) > _BYTES_MAX or self._is_touched(job_id):
             return
-        name = seal.name(_KIND, job_id.hex)
+        name = seal.job_name(job_id)
         body = _UNTIL.pack(self._now_ms() + left_ms) + shown
         self._later.put(name, seal.sealed(name, body), left_ms)
 
@@ -61,7 +65,7 @@ class RedisJobCache:
         self._touch(ids)
         if seal is None:
             return
-        names = [seal.name(_KIND, job_id.hex) for job_id in ids]
+        names = [seal.job_name(job_id) for job_id in ids]
         for start in range(0, len(names), _TOGETHER):
             page = names[start : start + _TOGETHER]
             await self._link.ask("drop jobs", lambda redis, page=page: _marked(redis, page, self._life_ms))  # type: ignore[misc]
@@ -85,5 +89,5 @@ class RedisJobCache:
 async def _marked(redis: Client, names: list[str], life_ms: int) -> None:
     pipe = pipeline(redis)
     for name in names:
-        pipe.set(name, _MARKER, px=life_ms)
+        pipe.set(name, MARKER, px=life_ms)
     await pipe.execute()

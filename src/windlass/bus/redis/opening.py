@@ -3,10 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from windlass.bus.protocol import NoJobCache, Shortcuts
+from windlass.bus.protocol import ExecutionLocks, NoExecutionLocks, NoJobCache, Shortcuts
 from windlass.bus.redis.cache import RedisJobCache
 from windlass.bus.redis.keys import RedisKeyMemory
 from windlass.bus.redis.link import Link
+from windlass.bus.redis.locks import RedisExecutionLocks
 from windlass.bus.redis.seals import Seals
 from windlass.config import RedisConfig
 from windlass.config.redis_url import parse_redis_url
@@ -35,6 +36,21 @@ async def open_shortcuts(config: RedisConfig, link: Link, store: Store) -> Async
             await keys.aclose()
             if kept is not None:
                 await kept.aclose()
+
+
+@asynccontextmanager
+async def open_locks(config: RedisConfig, link: Link, store: Store) -> AsyncIterator[ExecutionLocks]:
+    """What a worker tells Redis of the jobs it begins and ends."""
+    locks = config.redis_locks == "on"
+    if link.address.kind == "cluster" or not (locks or config.job_cache_s):
+        yield NoExecutionLocks()
+        return
+    async with Seals(store.identities) as seals:
+        made = RedisExecutionLocks(link, seals, locks=locks, cache_s=config.job_cache_s)
+        try:
+            yield made
+        finally:
+            await made.aclose()
 
 
 def _health(link: Link, seals: Seals) -> str:

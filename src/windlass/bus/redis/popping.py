@@ -105,7 +105,7 @@ async def open_pusher(config: RedisConfig) -> AsyncIterator[RedisPusher]:
 
 
 @asynccontextmanager
-async def open_popper(config: RedisConfig, worker_id: UUID) -> AsyncIterator[tuple[RedisPusher, Popper]]:
+async def open_popper(link: Link, worker_id: UUID) -> AsyncIterator[tuple[RedisPusher, Popper]]:
     """A worker's own ear at Redis, and its way to the others'."""
-    async with open_link(config) as link, Popper(link.address, worker_id) as popper:
+    async with Popper(link.address, worker_id) as popper:
         yield RedisPusher(link), popper

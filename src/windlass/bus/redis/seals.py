@@ -10,6 +10,7 @@ import hmac
 import logging
 from hashlib import blake2b
 from typing import Final, Protocol, Self
+from uuid import UUID
 
 from windlass.clock import steady_s
 from windlass.errors import Unavailable
@@ -26,14 +27,18 @@ class Seal:
 
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
-        self._prefix = f"windlass:{identity.name[:16]}"
+        self.prefix = f"windlass:{identity.name[:16]}"
 
     def name(self, kind: str, text: str) -> str:
         """What a value is kept under. Says nothing of the text, which may be anybody's order number."""
         digest = blake2b(
             text.encode("utf-8", "surrogatepass"), key=self.identity.key, digest_size=16, person=kind.encode()
         )
-        return f"{self._prefix}:{kind}:{digest.hexdigest()}"
+        return f"{self.prefix}:{kind}:{digest.hexdigest()}"
+
+    def job_name(self, job_id: UUID) -> str:
+        """What a job is kept under. Its id is no secret, and so scripts at the server can make the names of many."""
+        return f"{self.prefix}:job:{job_id.hex}"
 
     def sealed(self, name: str, body: bytes) -> bytes:
         return self._mac(name, body) + body

@@ -4,7 +4,7 @@
 -- name: enqueue
 -- Store jobs and make them ready or scheduled. Guard: the id; a repeated id stores nothing and is not returned.
 -- rank = time ready − priority × head start, plus the place in the batch so that a batch keeps its order; by the
--- statement's time, not now(), so that batches of one transaction keep theirs.
+-- statement's time, not now(), so that batches of one transaction keep theirs. Their common created_at is in one row of the answer.
 with new as (
   select n.* from unnest(
     $1::uuid[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::smallint[], $7::text[], $8::integer[],
@@ -26,9 +26,9 @@ with new as (
 ), placed as (
   select s.*, greatest(s.scheduled_at, statement_timestamp()) as ready_at,
     coalesce(s.scheduled_at > statement_timestamp(), false) as later,
-    windlass.microseconds(greatest(s.scheduled_at, statement_timestamp())) + row_number() over ()
+    windlass.microseconds(greatest(s.scheduled_at, statement_timestamp())) + s.n
       - (s.priority * $17::double precision * 1000000)::bigint as rank
-  from stored s
+  from (select row_number() over () as n, t.* from stored t) s
 ), readied as (
   insert into windlass.ready (job_id, rank, ready_at, attempt, failures, thread_demand, suspect, queue, type)
   select p.id, p.rank, p.ready_at, 0, 0, p.thread_demand, false, p.queue, p.type from placed p where not p.later
@@ -42,7 +42,7 @@ with new as (
   select case when p.later then 'scheduled' else 'ready' end, p.queue, p.type, count(*)
   from placed p group by 1, p.queue, p.type
 )
-select p.id from placed p;
+select p.id, case when p.n = 1 then statement_timestamp() end as created_at from placed p;
 
 -- name: enqueue_one
 -- The usual case, one job to run now and without tags, as values instead of arrays; and the worker that rests longest has it by
@@ -95,7 +95,7 @@ with stored as (
   insert into windlass.counter (status, queue, type, n)
   select case when exists (select from handed) then 'running' else 'ready' end, $4, $2, 1 from stored s
 )
-select s.id, (
+select s.id, statement_timestamp() as created_at, (
   select pg_notify('windlass_' || replace((case when h.job_id is null then g.worker_id else g.hand_key end)::text, '-', ''),
     case when h.job_id is null then '' else (select l.told from lease l) end) is not null
   from gone g left join handed h on true
