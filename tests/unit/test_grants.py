@@ -7,15 +7,17 @@ import pytest
 
 from windlass.errors import Misconfigured
 from windlass.store.grants import RIGHTS, Kind, grants, rights_of
+from windlass.store.migrate import migrations
 from windlass.store.statements import _ROOT, _parse
 
 # The statements of each kind, by file; and those of a file that another kind sends.
 FILES: dict[Kind, set[str]] = {
     "api": {"accounts", "intake", "hints", "views", "explain", "identity"},
-    "worker": {"claims", "workers", "upkeep", "wide", "hints", "intake"},
+    "worker": {"claims", "effects", "workers", "upkeep", "wide", "hints", "intake"},
+    "owner": {"partitions", "rights", "testing"},
 }
 OF_WORKERS = {"sweep_spent", "sweep_revoked", "rest", "leave"}
-OF_OPERATORS = {"cancel", "retry", "discard", "run_now", "set_paused"}
+OF_OPERATORS = {"cancel", "retry", "discard", "run_now", "set_paused", "decide", "lock_undecided"}
 OF_NOBODY = {"check"}  # tests, and `windlass up`, which owns its schema
 OF_ENQUEUERS = {
     *("enqueue", "enqueue_one", "enqueue_keys", "key_holders", "stored_bodies", "jobs"),
@@ -57,6 +59,7 @@ def sent_by(kind: Kind) -> Iterator[tuple[str, str]]:
                 ours = file.name.removesuffix(".sql") in FILES.get(kind, ())
                 ours = name in OF_WORKERS if kind == "worker" and name in OF_WORKERS | OF_OPERATORS else ours
                 ours = name in OF_ENQUEUERS if kind == "enqueuer" else ours and name not in OF_NOBODY
+                ours = ours or (kind == "api" and name in OF_OPERATORS)
                 if ours and not (kind == "api" and name in OF_WORKERS):
                     yield name, sql
 
@@ -71,6 +74,20 @@ def test_the_rights_of_a_kind_are_enough_for_its_statements(kind: Kind) -> None:
         if letter not in rights.get(table, "")
     }
     assert not lacking, "add them to RIGHTS in store/grants.py"
+
+
+def test_every_table_and_view_has_its_rights() -> None:
+    made: set[str] = set()
+    for migration in migrations():
+        text = re.sub(r"--.*", "", migration.up)
+        for what, name in re.findall(r'(create|drop) (?:unlogged )?(?:table|view) windlass\."?(\w+)', text):
+            (made.add if what == "create" else made.discard)(name)
+    assert made | {"migration"} == RIGHTS.keys(), "a new table or view needs a line in RIGHTS of store/grants.py"
+
+
+def test_every_file_of_statements_is_sent_by_some_kind() -> None:
+    files = {file.name.removesuffix(".sql") for file in _ROOT.iterdir() if file.name.endswith(".sql")}
+    assert files == set().union(*FILES.values()), "say in FILES who sends the statements of a new file"
 
 
 def test_an_enqueuer_may_change_nothing_but_what_enqueueing_changes() -> None:
