@@ -267,6 +267,7 @@ async def test_a_job_that_needs_a_decision_is_listed_explained_decided_and_noted
     assert [(job["id"], job["status"], job["reason"]) for job in listed] == [(str(job_id), "held", "needs decision")]
     why = (await api.get(f"/v1/jobs/{job_id}/explain")).json()["obstacles"][0]
     assert (why["code"], f"windlass jobs decide {job_id} done" in why["cure"]) == ("needs_decision", True)
+    assert (await api.get("/v1/stats")).json()["needs_decision"] == 1
     refused = await api.post(f"/v1/jobs/{job_id}/run-now")
     assert (refused.status_code, "jobs decide" in refused.json()["detail"]) == (409, True)
     for body, status in (({"decision": "maybe"}, 422), ({}, 422), ({"decision": "done", "effect": "fax"}, 409)):

@@ -12,7 +12,7 @@ from windlass.wire import JobType, JobTypes, Page, Queue, Queues, Retry, Stats, 
 
 async def stats(call: Call) -> Stats:
     views = call.parts.views
-    return stats_told(await views.counts(), await views.dead_letter_size())
+    return stats_told(await views.counts(), await views.dead_letter_size(), await views.count_undecided())
 
 
 async def queues(call: Call) -> Queues:

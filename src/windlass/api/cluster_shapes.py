@@ -17,7 +17,9 @@ lines_max: Final = 1000
 FIRST: Final = Page()
 
 
-def stats_told(counts: Mapping[Counted, int], size: DeadLetterSize | None = None) -> Stats:
+def stats_told(
+    counts: Mapping[Counted, int], size: DeadLetterSize | None = None, undecided: int | None = None
+) -> Stats:
     statuses = {status.value: count for status, count in by_status(counts).items()}
     largest = nlargest(lines_max, ((count, line) for line, count in counts.items() if count))
     lines = [
@@ -27,7 +29,12 @@ def stats_told(counts: Mapping[Counted, int], size: DeadLetterSize | None = None
     complete = len(largest) < lines_max or sum(count for count, _ in largest) == sum(counts.values())
     dead_letters = None if size is None else _dead_letters_told(statuses.get(Status.FAILED.value, 0), size)
     return Stats(
-        total=sum(statuses.values()), statuses=statuses, lines=lines, complete=complete, dead_letters=dead_letters
+        total=sum(statuses.values()),
+        statuses=statuses,
+        lines=lines,
+        complete=complete,
+        dead_letters=dead_letters,
+        needs_decision=undecided,
     )
 
 

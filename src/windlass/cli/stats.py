@@ -28,6 +28,9 @@ def stats(
         say_json(found)
         return
     facts([("jobs", f"{found.total:,}"), *((status, f"{n:,}") for status, n in found.statuses.items())])
+    if found.needs_decision:
+        waiting = counted(found.needs_decision, "held job")
+        say(f"\n{waiting} need a decision: windlass jobs list --reason 'needs decision'")
     if found.dead_letters is not None:
         say(f"\ndead letters  {'; '.join(_dead_letters(found.dead_letters))}")
     if found.lines:

@@ -168,6 +168,10 @@ class Views:
             found[key] = found.get(key, 0) + row["n"]
         return found
 
+    async def count_undecided(self) -> int:
+        """How many jobs wait for a person to decide."""
+        return int((await self._postgres.pinned("count_undecided"))[0]["n"])
+
     async def queues(self) -> list[Queue]:
         """Every queue that has jobs or settings."""
         counts: dict[str, dict[Status, int]] = {}

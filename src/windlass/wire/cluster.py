@@ -43,13 +43,15 @@ class DeadLetterTotals(Told):
 
 class Stats(Told):
     """Exact counts. `complete`: whether `lines` are all there are; else they are those with the most jobs.
-    `dead_letters` is null in the stream of events."""
+    `needs_decision`: how many of the held jobs wait for a person to decide. It and `dead_letters` are null in the stream of
+    events."""
 
     total: int
     statuses: dict[str, int]
     lines: list[Line]
     complete: bool = True
     dead_letters: DeadLetterTotals | None = None
+    needs_decision: int | None = None
 
 
 class Queue(Told):

@@ -140,6 +140,9 @@ class Views(Protocol):
     ) -> DeadLetterGroups:
         """The newest failed jobs, by type and kind of error."""
 
+    async def count_undecided(self) -> int:
+        """How many jobs wait for a person to decide."""
+
     async def dead_letter_size(self) -> DeadLetterSize:
         """The age of the oldest failed job, and what the newest ones take on disk."""
 

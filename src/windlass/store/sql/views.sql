@@ -264,6 +264,10 @@ select case when t.status = 'ready' and (coalesce(q.paused, false) or t.type <> 
     as status, t.queue, t.type, t.n
 from windlass.tallied t cross join windlass.known k left join windlass.queue q on q.name = t.queue;
 
+-- name: count_undecided
+-- How many jobs wait for a person to decide. Index: held_reason.
+select count(*) as n from windlass.held h where h.reason = 'needs decision';
+
 -- name: queues
 -- Every queue that has settings, and every one given, with the age of the oldest among those first in line.
 -- Index: ready_claim, one probe per queue and demand in use.
