@@ -42,7 +42,8 @@ def refused(*args: str, **environ: str) -> tuple[int, list[str]]:
         check=False,
     )
     assert "Windlass is up" not in done.stdout
-    return done.returncode, done.stderr.splitlines()
+    steps = ("windlass: starting ", "windlass: preparing ")
+    return done.returncode, [line for line in done.stderr.splitlines() if not line.startswith(steps)]
 
 
 def test_it_serves_the_built_in_types_and_those_of_an_app(running: Up) -> None:
@@ -55,6 +56,17 @@ def test_it_serves_the_queues_that_an_app_names(running: Up) -> None:
     assert running.until(running.submit("send_letter"), "completed")["result"] == "mail"
     (worker,) = running.asked("GET", "/v1/workers").json()["workers"]
     assert worker["queues"] == ["default", "mail", "reports"]
+
+
+def test_it_says_what_it_does_until_it_is_up(running: Up) -> None:
+    said = running.said
+    steps = (
+        "starting PostgreSQL, with a new data folder …",
+        "preparing the database …",
+        "starting the API and 1 worker …",
+    )
+    found = [said.index(f"windlass: {step}\n") for step in steps]
+    assert found == sorted(found)
 
 
 def test_it_is_up_within_seconds(running: Up) -> None:

@@ -80,10 +80,10 @@ async def serve(config: Config, door: socket.socket, awaits: str | None = None) 
 
     async with Signals("requests in progress are cut") as signals, AsyncExitStack() as stack:
         # A pool for looking, one for all else: slow lists must not keep submissions waiting.
-        looks = replace(config.store, pool_min=1, pool_max=max(2, config.store.pool_max // 2))
+        looks = replace(config.store, pool_min=0, pool_max=max(2, config.store.pool_max // 2))
         try:
             store = await signals.unless_signalled(stack.enter_async_context(open_store(config.store)))
-            looking = await signals.unless_signalled(stack.enter_async_context(open_store(looks)))
+            looking = await stack.enter_async_context(open_store(looks, beside=store))
         except Interrupted:
             return 0
         intake, shortcuts = await open_intake(config, store, stack)

@@ -60,6 +60,7 @@ def development_servers(
         if not redis:
             yield config, made
             return
+        say("starting Valkey …")
         with EmbeddedValkey(folder / "valkey", listen="tcp") as valkey:
             config = replace(config, redis=replace(config.redis, redis_url=valkey.url))
             yield config, replace(made, valkey=valkey)

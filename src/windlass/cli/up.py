@@ -29,7 +29,8 @@ from windlass.cli.home import announced, secret_file
 from windlass.cli.household import Household, Kept, NeverUp
 from windlass.cli.listening import listening, port_of, url_of
 from windlass.cli.login import link
-from windlass.cli.notices import begin_serving
+from windlass.cli.notices import begin_serving, say
+from windlass.cli.output import counted
 from windlass.cli.wiring import database, home, run, settings
 from windlass.cli.worker import Processes, Queues, Threads, Workers, process_options
 from windlass.clock import steady_s
@@ -154,6 +155,9 @@ def up(
             if door is not None:
                 config = replace(config, api=replace(config.api, port=port_of(door)))
             plan = Plan(config, folder, door, secret, apps, demo, as_json)
+            if config.store.database_url is None:
+                first = "" if (folder / "postgres").exists() else ", with a new data folder"
+                say(f"starting PostgreSQL{first} …")
             with (
                 database(config, folder) as (found, server),
                 development_servers(found, folder, mail=False if once else mail, redis=redis) as (found, beside),
@@ -199,6 +203,7 @@ def _door(config: Config) -> socket.socket:
 
 
 def _run(plan: Plan, server: EmbeddedPostgres | None) -> None:
+    say("preparing the database …")
     report = run(prepare(plan.config))
     report |= {"data_dir": None if server is None else str(server.data_dir)}
     if plan.door is None:
@@ -227,6 +232,7 @@ def _unexplained(what: str) -> Unavailable:
 async def _live(story: Story, door: socket.socket, server: EmbeddedPostgres | None) -> int:
     """Have everybody, until they are sent away. Returns how many signals it took."""
     plan, config = story.plan, story.plan.config
+    say(f"starting the API and {counted(len(config.worker.widths), 'worker')} …")
     supervisor_id = str(story.supervisor_id)
     api = ["api", "--fd", str(door.fileno()), "--awaits", f"{supervisor_id}:{len(config.worker.widths)}"]
     household = Household(

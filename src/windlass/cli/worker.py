@@ -120,7 +120,7 @@ async def serve(config: Config, apps: str, name: str, supervisor_id: UUID | None
         chores = replace(config.store, pool_min=0, pool_max=4)
         try:
             store = await signals.unless_signalled(stack.enter_async_context(open_store(own)))
-            leaders = await signals.unless_signalled(stack.enter_async_context(open_store(chores)))
+            leaders = await stack.enter_async_context(open_store(chores, beside=store))
         except Interrupted:
             return 0
         await _check_lead(config, leaders)

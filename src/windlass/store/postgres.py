@@ -212,6 +212,10 @@ class Postgres:
                 database_s: float = await connection.fetchval("select date_part('epoch', clock_timestamp())")
             self._database_minus_local_s = database_s - (before_s + steady_s()) / 2
 
+    def take_time_from(self, other: "Postgres") -> None:
+        """Another on the same database has asked it for its time."""
+        self._database_minus_local_s = other._database_minus_local_s  # noqa: SLF001 - one of our own kind
+
     def now_ms(self) -> int:
         """The database's time, to within a round trip, for making ids."""
         return int((steady_s() + self._database_minus_local_s) * 1000)

@@ -35,11 +35,14 @@ class Store:
 
 
 @asynccontextmanager
-async def open_store(config: StoreConfig) -> AsyncIterator[Store]:
-    """Connect, refuse a schema that does not fit this code, and offer the slices."""
-    async with open_postgres(config) as postgres:
-        async with postgres.connection() as connection:
-            await migrate.check(connection, config.schema)
+async def open_store(config: StoreConfig, *, beside: Store | None = None) -> AsyncIterator[Store]:
+    """Connect, refuse a schema that does not fit this code, and offer the slices. `beside`: a store of this process that is
+    open on the same database. Then nothing is asked again, and with `pool_min` 0 no connection is made until one is needed:
+    the one it took to ask stayed open for five minutes, in each pool of each process."""
+    async with open_postgres(config, beside=None if beside is None else beside.postgres) as postgres:
+        if beside is None:
+            async with postgres.connection() as connection:
+                await migrate.check(connection, config.schema)
         yield slices(postgres)
 
 

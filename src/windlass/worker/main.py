@@ -110,8 +110,10 @@ async def _serve_app(
         own = replace(config.store, pool_min=2, pool_max=3)
         store = await _opened(stack, own)
         await _declare(store, declared)
-        handlers = await _opened(stack, replace(config.store, pool_min=0))
-        finishers = await _opened(stack, replace(config.store, pool_min=0, pool_max=max(2, config.worker.threads)))
+        few = replace(config.store, pool_min=0)
+        handlers = await stack.enter_async_context(open_store(few, beside=store))
+        many = replace(few, pool_max=max(2, config.worker.threads))
+        finishers = await stack.enter_async_context(open_store(many, beside=store))
         children = Isolation(start["app"], config, worker=start["name"], orderly=bool(app.worker_stops))
         if any(job.isolation == "process" for job in app.types.values()):
             children.warm()
