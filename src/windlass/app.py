@@ -4,13 +4,15 @@ An App holds the job types a program declares and enqueues them. A worker is tol
 and no driver imported, before the first call that needs the database.
 """
 
+import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
 from windlass.app_job import AppJob, Declare, Unannotated
@@ -18,7 +20,7 @@ from windlass.config import Config, RedisConfig, StoreConfig, load
 from windlass.model import Enqueued, IsolationMode, NewJob, RetryPolicy, TooWide, check_text, type_name_max
 from windlass.sdk.calls import Handle, JobOptions, check_id, listed, with_options
 from windlass.sdk.link import Link, Opened
-from windlass.store.protocol import Intake, Views
+from windlass.store.protocol import Intake, Upkeep, Views
 from windlass.worker.hooks import DeclaresHooks
 from windlass.worker.registry import Defaults, JobType, Registry
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:  # importing it costs a program that only enqueues a third mor
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_DECLARE_S: Final = 1.0
+_log: Final = logging.getLogger(__name__)
 
 
 class App(DeclaresHooks):
@@ -38,7 +43,7 @@ class App(DeclaresHooks):
         super().__init__()
         self.name = name or "app"
         self._registry = Registry()
-        self._wiring = _Wiring(config)
+        self._wiring = _Wiring(config, self._registry)
         self._link = Link(self._wiring)
 
     @property
@@ -221,9 +226,11 @@ class App(DeclaresHooks):
 class _Wiring:
     """The store and the bus behind an App's calls. Imported with the first call: the driver costs 50 ms."""
 
-    def __init__(self, store: StoreConfig | None) -> None:
+    def __init__(self, store: StoreConfig | None, types: Mapping[str, JobType]) -> None:
         self.store = store
         self.redis = RedisConfig()
+        self._types = types
+        self._declared = False
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Opened]:
@@ -241,7 +248,21 @@ class _Wiring:
             hints = await stack.enter_async_context(reaching_all(store.hints, redis))
             waker = PostgresWaker(hints)
             stack.push_async_callback(waker.aclose)
+            declaring = asyncio.create_task(self._declare_versions(store.upkeep))
+            stack.push_async_callback(_cancelled, declaring)
+            # Before the first job, so that a worker of an older version knows that there is a newer one. Not at any price:
+            # in a caller's transaction it is enough that the caller reaches the database.
+            await asyncio.wait([declaring], timeout=_DECLARE_S)
             yield Opened(Waking(store.intake, waker, hints), store.views)
+
+    async def _declare_versions(self, upkeep: Upkeep) -> None:
+        if self._declared:
+            return
+        try:
+            await upkeep.declare_versions([job.declared() for job in self._types.values()])
+            self._declared = True
+        except Exception as error:  # noqa: BLE001 - a role that may do nothing but enqueue; jobs are stored all the same
+            _log.debug("the versions of job types were not declared: %s", error)
 
     @staticmethod
     def is_async(connection: Any) -> bool:
@@ -260,3 +281,8 @@ class _Wiring:
         from windlass.store.foreign import adapted  # noqa: PLC0415
 
         return await adapted(connection)
+
+
+async def _cancelled(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait([task])

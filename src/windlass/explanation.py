@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from windlass.model import FINISHED, Error, Job, Status, needs_decision, unknown_type
+from windlass.model import FINISHED, Error, Job, Status, needs_decision, needs_newer_worker, unknown_type
 
 ahead_max: Final = 1_000  # nobody waits differently behind more
 _LATE_S: Final = 10.0
@@ -187,6 +187,9 @@ def _waiting(facts: Facts) -> Iterable[Obstacle]:
     if unserved:
         yield from unserved
         return
+    if facts.set_aside and job.reason is not None and job.reason.startswith(needs_newer_worker):
+        yield _needs_newer_worker(facts)
+        return
     if facts.set_aside and job.reason not in {None, unknown_type}:
         yield Obstacle("held", f"is held: {job.reason}{_why(facts.error)}", f"windlass jobs run-now {job.id}")
         return
@@ -206,6 +209,17 @@ def _waiting(facts: Facts) -> Iterable[Obstacle]:
             f"{some} of queue {job.queue} come first",
             "start more workers; or submit what is urgent with a higher priority, or to a queue of its own",
         )
+
+
+def _needs_newer_worker(facts: Facts) -> Obstacle:
+    job = facts.job
+    fields = (job.reason or "").removeprefix(needs_newer_worker).removeprefix(": ")
+    return Obstacle(
+        "needs_newer_worker",
+        f"its payload has fields that the worker which claimed it does not know ({fields}), and another version of {job.type}"
+        " does; it goes to a worker of that version, within seconds once there is one",
+        f"start workers of the version that knows them: {_START}; or, if there will be none: windlass jobs cancel {job.id}",
+    )
 
 
 def _undecided(facts: Facts) -> Obstacle:

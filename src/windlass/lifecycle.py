@@ -15,14 +15,13 @@ from typing import Final, NamedTuple, assert_never
 from uuid import UUID
 
 from windlass.errors import InvalidPayload
-from windlass.model import Error, Lease, RetryPolicy, Status, delay_s_max
+from windlass.model import Error, Lease, RetryPolicy, Status, delay_s_max, reason_chars_max
 from windlass.payload import encode
 
 crashes_max: Final = 3
 result_bytes_max: Final = 1_048_576
 error_chars_max: Final = 8_192
 log_chars_max: Final = 65_536
-reason_chars_max: Final = 200
 
 
 # Outcomes: what was seen. ---------------------------------------------------------------------------------------

@@ -49,6 +49,20 @@ UNFINISHED: Final = frozenset(Status) - FINISHED
 # Why jobs are held. The first is resolved by a person (`windlass jobs decide`), the second by the leader.
 needs_decision: Final = "needs decision"
 unknown_type: Final = "unknown type"
+needs_newer_worker: Final = "needs newer worker"
+reason_chars_max: Final = 200
+
+
+def newer_worker_reason(fields: Sequence[str]) -> str:
+    """Why a job waits whose payload has fields that its worker does not know. Whole names only: the leader looks for a
+    version that knows each of them."""
+    reason = f"{needs_newer_worker}: {fields[0]}"
+    for field in fields[1:]:
+        if len(reason) + len(field) + 2 > reason_chars_max:
+            break
+        reason += f", {field}"
+    return reason
+
 
 # Keys of effects that begin so are ours. A job that is started once at most has its start recorded under the second.
 reserved_prefix: Final = "windlass:"

@@ -188,3 +188,11 @@ def test_the_summary_is_the_first_thing_to_remove() -> None:
 def test_a_span_is_told_in_its_two_largest_units(span_s: float, said: str) -> None:
     (obstacle,) = explain(facts(Status.SCHEDULED, age_s=-span_s, ahead=None)).obstacles
     assert obstacle.detail == f"is to run in {said}"
+
+
+def test_a_job_that_needs_a_newer_worker_says_which_fields_it_must_know() -> None:
+    told = explain(facts(Status.HELD, job={"reason": "needs newer worker: colour, note"}, set_aside=True))
+    (obstacle,) = told.obstacles
+    assert obstacle.code == "needs_newer_worker"
+    assert "(colour, note)" in told.summary
+    assert "windlass worker" in (obstacle.cure or "")

@@ -28,12 +28,11 @@ from windlass.lifecycle import (
     error_chars_max,
     fingerprint,
     log_chars_max,
-    reason_chars_max,
     result_bytes_max,
     retry_policy,
     settle,
 )
-from windlass.model import FINISHED, PENDING, Error, Lease, RetryPolicy, Status, delay_s_max
+from windlass.model import FINISHED, PENDING, Error, Lease, RetryPolicy, Status, delay_s_max, reason_chars_max
 from windlass.payload import decode
 
 from .values import JOB, TOKEN, WORKER, lease

@@ -25,6 +25,7 @@ PAGE: Final = 1_000
 RESERVED_S: Final = 6.0
 _LATELY_S: Final = 1.0
 _LINE: Final = 50
+_CONTESTED_S: Final = 5.0
 _SOON_S: Final = 0.05
 _BUSY_S: Final = 0.5
 # Who has not looked for that long did not lead: what was seen before says nothing of the time between.
@@ -82,6 +83,32 @@ async def expire_dead_letters(upkeep: Upkeep) -> bool:
     if expired:
         _log.info("removed %d dead letters that were kept long enough", expired)
     return expired >= PAGE
+
+
+class AdmitNewer:
+    """Jobs with fields that their worker did not know go back in line once a worker is there that knows them.
+
+    While workers of both versions live, the wrong one may claim them again, and give them back again: they are tried every
+    few seconds then, so that they cost little. When the last old worker has gone they go at once.
+    """
+
+    def __init__(self, upkeep: Upkeep, waker: Waker) -> None:
+        self._upkeep = upkeep
+        self._waker = waker
+        self._tried_s: dict[tuple[str, str], float] = {}
+
+    async def __call__(self) -> bool:
+        """One page of each type; says whether one was full."""
+        now_s = steady_s()
+        # Kept though the jobs are not waiting at the moment: they may be about to come back.
+        self._tried_s = {key: at_s for key, at_s in self._tried_s.items() if now_s - at_s < _CONTESTED_S}
+        full = False
+        for waiting in await self._upkeep.waiting_for_newer():
+            key = waiting.type, waiting.reason
+            if not (waiting.contested and key in self._tried_s):
+                self._tried_s[key] = now_s
+                full |= _wake(self._waker, await self._upkeep.admit_waiting(waiting, limit=PAGE))
+        return full
 
 
 def _wake(waker: Waker, wants: Sequence[Want]) -> bool:

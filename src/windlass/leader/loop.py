@@ -62,6 +62,7 @@ class Leader:
             Chore("reserve", 1.0, chores.Reserve(upkeep, placement)),
             Chore("narrow what is too wide", 1.0, chores.TooWide(upkeep, placement)),
             Chore("admit known types", 1.0, lambda: chores.admit_known(upkeep, waker)),
+            Chore("admit jobs for newer workers", 1.0, chores.AdmitNewer(upkeep, waker)),
             Chore("fold counts", 1.0, _once(upkeep.fold_counts)),
             Chore("hold unknown types", 10.0, chores.HoldUnknown(upkeep, placement), slow=True, limit_s=30.0),
             Chore("forget idle workers that died", 10.0, _once(upkeep.forget_idle), slow=True),

@@ -6,7 +6,7 @@ lease that was lost changes nothing and is reported.
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from operator import itemgetter
@@ -201,6 +201,12 @@ class Claims(EffectLedger):
     async def held(self, worker_id: UUID) -> set[tuple[UUID, UUID]]:
         """The leases of this worker, as job and token, as far as the database knows."""
         return {(row["job_id"], row["token"]) for row in await self._postgres.pinned("held", worker_id)}
+
+    async def taken_by_other_version(self, type_: str, digest: str, fields: Sequence[str]) -> bool:
+        """Whether another version of this type than the one with this digest takes these fields: one that a living worker
+        has, or one that was first declared later."""
+        ((taken,),) = await self._postgres.fetch("taken_by_other_version", type_, digest, list(fields))
+        return bool(taken)
 
     async def overlooked(self, ask: Ask, *, waited_s: float) -> bool:
         """Whether this worker, with the room it says it has, should have claimed a job long ago."""

@@ -21,7 +21,7 @@ from windlass.store.catalogue import declared_row, version_row
 from windlass.store.floors import Floors
 from windlass.store.lines import BEFORE_ALL, Line, page_of_lines
 from windlass.store.postgres import Postgres, patiently
-from windlass.store.protocol import Cause, LostLease, Rolled, WideJob, WideQueues
+from windlass.store.protocol import Cause, LostLease, Rolled, WaitingForNewer, WideJob, WideQueues
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGE: Final = 1_000
@@ -146,6 +146,14 @@ class Upkeep:
         """Give back held jobs whose type some worker now knows; returns how many of each shape."""
         ((held,),) = await self._postgres.fetch("anything_held")
         return _gained(await self._postgres.pinned("admit_known", limit)) if held else []
+
+    async def waiting_for_newer(self) -> list[WaitingForNewer]:
+        """Held jobs with fields that their worker did not know, which some living worker would take now."""
+        return [WaitingForNewer(*row) for row in await self._postgres.fetch("waiting_for_newer")]
+
+    async def admit_waiting(self, waiting: WaitingForNewer, *, limit: int = _PAGE) -> list[Want]:
+        """Give these jobs back; returns how many of each shape."""
+        return _gained(await self._postgres.pinned("admit_waiting", waiting.type, waiting.reason, limit))
 
     # Wide jobs. -----------------------------------------------------------------------------------------------------
 

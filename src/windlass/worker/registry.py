@@ -76,6 +76,11 @@ class JobType:
         self.arguments: Callable[[str], dict[str, Any]] = self.signature.arguments
         functools.update_wrapper(self, fn, updated=())
 
+    @functools.cached_property
+    def digest(self) -> str:
+        """Which version of the type this is, as its worker has declared it."""
+        return self.declared().digest
+
     def declared(self) -> Declared:
         """The type as others see it: its defaults, what its docstring says, and the schema of its payload."""
         return Declared(

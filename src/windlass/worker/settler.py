@@ -11,12 +11,13 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
+from uuid import UUID
 
 from windlass.attempt_report import JobsLogged, SuccessLines, is_success, report_end
 from windlass.bus.protocol import NO_LOCKS, ExecutionLocks, Waker
-from windlass.errors import Contended, Unavailable
-from windlass.lifecycle import Completed, Failed, Outcome, Released, Settlement, settle
-from windlass.model import Error, Lease, Status, Want
+from windlass.errors import Contended, InvalidPayload, Unavailable
+from windlass.lifecycle import Completed, Failed, Held, Outcome, Released, Settlement, settle
+from windlass.model import Error, Lease, Status, Want, newer_worker_reason
 from windlass.pauses import Pauses
 from windlass.store.protocol import Claims, Receipt
 from windlass.telemetry import about
@@ -51,6 +52,8 @@ class Settler:
         self._written = written
         self._done: deque[Ended] = deque()
         self._writing: list[Ended] = []
+        self._undecided: dict[UUID, Lease] = {}  # perhaps a newer worker knows what to do with them
+        self._deciding: set[asyncio.Task[None]] = set()
         self._event = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._called = False
@@ -66,8 +69,41 @@ class Settler:
             self._loop.call_soon_threadsafe(self._locks.release, [run.lease])
             self._finished_itself(run, ended_s - run.began_s)
             return
+        if type(outcome) is Failed and outcome.final and (fields := unknown_fields(run, outcome)):
+            self._undecided[run.lease.job_id] = run.lease
+            self._loop.call_soon_threadsafe(self._decide_soon, run, outcome, ended_s, fields)
+            return
         log = None if run.log is None else run.log.text()
         self._put(run.lease, _settlement(run, outcome, ended_s - run.began_s, log), run)
+
+    # Payloads with fields that our version does not know. -----------------------------------------------------------
+
+    def _decide_soon(self, run: Run, failed: Failed, ended_s: float, fields: list[str]) -> None:
+        task = self._loop.create_task(self._decide(run, failed, ended_s, fields))
+        self._deciding.add(task)
+        task.add_done_callback(self._deciding.discard)
+
+    async def _decide(self, run: Run, failed: Failed, ended_s: float, fields: list[str]) -> None:
+        """Hold the job for a worker of another version if there is one that knows these fields; else it has failed."""
+        pauses = Pauses(_PAUSE_S, _PAUSE_S_MAX)
+        outcome: Outcome = failed
+        while True:
+            try:
+                if await self._claims.taken_by_other_version(run.lease.type, run.job.digest, fields):
+                    outcome = Held(newer_worker_reason(fields))
+                    run.start_recorded = False  # its handler was never called: it may still be started, once
+            except Unavailable as error:
+                _log.warning("a job with fields of another version waits for the database: %s", error)
+                await pauses.wait()
+                continue
+            except Exception:  # noqa: BLE001 - the lease must end: without an answer the job has failed, as before
+                _log.exception("job %s: other versions of its type cannot be looked up", run.lease.job_id)
+            break
+        log = None if run.log is None else run.log.text()
+        self._put(run.lease, _settlement(run, outcome, ended_s - run.began_s, log), run)
+        del self._undecided[run.lease.job_id]  # only now: a lease that nobody holds would be given back as orphaned
+
+    # Writing. -------------------------------------------------------------------------------------------------------
 
     def release(self, leases: Iterable[Lease], outcome: Outcome) -> None:
         """Leases that were never begun go back."""
@@ -96,11 +132,12 @@ class Settler:
     def backlog(self) -> int:
         """What is still to be done about ends: to write them, and to tell hooks of them."""
         waiting = 0 if self._hooks is None else self._hooks.backlog
-        return len(self._done) + len(self._writing) + waiting
+        return len(self._done) + len(self._writing) + len(self._undecided) + waiting
 
     def held(self) -> list[Lease]:
         """Leases whose end is not written yet."""
-        return [lease for lease, _, _ in (*self._writing, *tuple(self._done))]
+        # The undecided first: one that is decided in between is then in what is done, never in neither.
+        return [*tuple(self._undecided.values()), *(lease for lease, _, _ in (*self._writing, *tuple(self._done)))]
 
     async def work(self) -> None:
         """Write until cancelled."""
@@ -194,6 +231,18 @@ class Settler:
         """These have gone back."""
         if wants := [Want(lease.queue, lease.type, lease.threads) for lease in leases]:
             self._waker.wake(wants)
+
+
+def unknown_fields(run: Run, failed: Failed) -> list[str]:
+    """The fields of its payload that the handler has no parameter for, if that is why it was never called. Python's names
+    only: no version has a parameter of another name."""
+    if not failed.error.type.endswith("InvalidPayload"):
+        return []
+    try:
+        fields = run.job.signature.unknown_fields(run.lease.payload)
+    except InvalidPayload:
+        return []
+    return fields if all(field.isidentifier() for field in fields) else []
 
 
 def _settlement(run: Run, outcome: Outcome, execution_s: float, log: str | None) -> Settlement:

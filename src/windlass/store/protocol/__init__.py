@@ -7,7 +7,7 @@ from windlass.store.protocol.accounts import Accounts, ApiKey, AuditEntry, User
 from windlass.store.protocol.callers import Intake
 from windlass.store.protocol.effects import EffectState, EffectWriter, Intention
 from windlass.store.protocol.hints import LATE_S, Ear, Hints, Pusher, broadcast_channel, channel
-from windlass.store.protocol.upkeep import Cause, LostLease, Rolled, Upkeep, WideJob, WideQueues
+from windlass.store.protocol.upkeep import Cause, LostLease, Rolled, Upkeep, WaitingForNewer, WideJob, WideQueues
 from windlass.store.protocol.views import (
     Check,
     DeadLetterGroup,
@@ -52,6 +52,7 @@ __all__ = [
     "Upkeep",
     "User",
     "Views",
+    "WaitingForNewer",
     "WideJob",
     "WideQueues",
     "broadcast_channel",

@@ -45,6 +45,16 @@ class WideQueues:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingForNewer:
+    """Held jobs of a type whose payload has fields that their worker did not know; `reason` names them. Some living worker
+    knows them now. `contested`: another living worker does not, and may get them first."""
+
+    type: str
+    reason: str
+    contested: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Rolled:
     """What one roll of the partitions did. `waiting`: held up by open transactions; the next roll goes on with them."""
 
@@ -115,6 +125,12 @@ class Upkeep(Protocol):
 
     async def admit_known(self, *, limit: int = ...) -> list[Want]:
         """Give back held jobs whose type some worker now knows; returns how many of each shape."""
+
+    async def waiting_for_newer(self) -> list[WaitingForNewer]:
+        """Held jobs with fields that their worker did not know, which some living worker would take now."""
+
+    async def admit_waiting(self, waiting: WaitingForNewer, *, limit: int = ...) -> list[Want]:
+        """Give these jobs back; returns how many of each shape."""
 
     async def waiting_wide(
         self,

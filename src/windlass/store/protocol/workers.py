@@ -97,6 +97,10 @@ class Claims(EffectWriter, Protocol):
     async def held(self, worker_id: UUID) -> set[tuple[UUID, UUID]]:
         """The leases of this worker, as job and token, as far as the database knows."""
 
+    async def taken_by_other_version(self, type_: str, digest: str, fields: Sequence[str]) -> bool:
+        """Whether another version of this type than the one with this digest takes these fields: one that a living worker
+        has, or one that was first declared later."""
+
     async def overlooked(self, ask: Ask, *, waited_s: float) -> bool:
         """Whether this worker, with the room it says it has, should have claimed a job long ago."""
 

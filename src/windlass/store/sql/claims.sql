@@ -1,5 +1,19 @@
 -- What workers do with jobs. Claim and settle are functions made by migrations: their plans are pinned there.
 
+-- name: taken_by_other_version
+-- Whether another version of a type takes these fields: that of a living worker, or one that was first declared after this
+-- one, and whose workers may still be starting. An older one that nobody runs any more will not come back for the job.
+select exists (
+  select from windlass.type_version v
+  where v.type = $1 and v.digest <> $2 and (v.fields is null or v.fields @> $3::text[])
+    and (
+      exists (select from windlass.living_version l where l.type = v.type and l.digest = v.digest)
+      or v.first_declared_at > (
+        select own.first_declared_at from windlass.type_version own where own.type = $1 and own.digest = $2
+      )
+    )
+) as taken;
+
 -- name: claim
 -- Take ready jobs for a worker.
 select * from windlass.claim_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);

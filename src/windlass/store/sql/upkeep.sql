@@ -85,6 +85,48 @@ with known as materialized (
 )
 select m.queue, m.type, m.thread_demand, count(*) as jobs from moved m group by m.queue, m.type, m.thread_demand;
 
+-- name: waiting_for_newer
+-- Which held jobs, by type and by the fields that their worker did not know, some living worker would take now; `contested`:
+-- another one would give them back again. Index: held_newer.
+with waiting as materialized (
+  select h.type, h.reason, string_to_array(substr(h.reason, length('needs newer worker: ') + 1), ', ') as fields
+  from windlass.held h where h.reason like 'needs newer worker%'
+  group by h.type, h.reason
+)
+select w.type, w.reason, bool_or(not version.takes) as contested
+from waiting w
+join windlass.living_version l on l.type = w.type and not l.draining
+cross join lateral (
+  select exists (
+    select from windlass.type_version v
+    where v.type = l.type and v.digest = l.digest and (v.fields is null or v.fields @> w.fields)
+  ) as takes
+) version
+group by w.type, w.reason
+having bool_or(version.takes);
+
+-- name: admit_waiting
+-- Give back held jobs of this type and reason; they keep their rank. Index: held_reason.
+with page as materialized (
+  select h.job_id from windlass.held h
+  where h.reason = $2 and h.type = $1
+  order by h.rank limit $3
+  for update skip locked
+), gone as (
+  delete from windlass.held h where h.job_id = any (array(select p.job_id from page p)) returning h.*
+), moved as (
+  insert into windlass.ready (job_id, rank, ready_at, attempt, failures, thread_demand, suspect, queue, type, crashed_at)
+  select g.job_id, g.rank, g.ready_at, g.attempt, g.failures, g.thread_demand, g.suspect, g.queue, g.type, g.crashed_at
+  from gone g on conflict do nothing
+  returning queue, type, thread_demand
+), counted as (
+  insert into windlass.counter (status, queue, type, n)
+  select side.status, g.queue, g.type, side.sign * count(*)
+  from gone g cross join (values ('held', -1), ('ready', 1)) as side (status, sign)
+  group by side.status, side.sign, g.queue, g.type
+)
+select m.queue, m.type, m.thread_demand, count(*) as jobs from moved m group by m.queue, m.type, m.thread_demand;
+
 -- name: fold_lock
 -- One fold at a time; of two leaders one goes without.
 select pg_try_advisory_xact_lock(hashtextextended('windlass fold ' || $1, 0)) as mine;

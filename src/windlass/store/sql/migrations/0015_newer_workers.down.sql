@@ -1,0 +1,1 @@
+drop index windlass.held_newer;
