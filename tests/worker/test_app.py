@@ -435,7 +435,8 @@ def test_a_declared_job_is_still_the_function() -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    assert set(windlass.__all__) == set(dir(windlass)) == set(windlass._HOMES)
+    assert {*windlass.__all__, "__version__"} == set(dir(windlass))
+    assert set(windlass.__all__) == set(windlass._HOMES)
     for name in windlass.__all__:
         assert getattr(windlass, name).__name__ == name
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
