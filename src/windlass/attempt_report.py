@@ -59,6 +59,8 @@ def report_end(lease: Lease, settlement: Settlement, status: Status, *, worker: 
     fields: dict[str, Any] = {}
     if settlement.error is not None and (status is not Status.CANCELLED or settlement.ended is Ended.CANCELLED):
         fields |= _error_fields(settlement.error)
+    if status is Status.HELD:
+        fields["reason"] = settlement.reason
     if status is Status.SCHEDULED and settlement.delay_s is not None:
         fields["next_try_s"] = _rounded(settlement.delay_s)
     if settlement.failed or settlement.ended is Ended.LOST:
@@ -85,13 +87,13 @@ def _event(settlement: Settlement, status: Status) -> tuple[int, str]:
         return logging.ERROR, "job dead-lettered"
     if status is Status.CANCELLED:
         return logging.INFO, "job cancelled"
+    if status is Status.HELD:
+        return logging.WARNING, "job held"
     if settlement.ended is Ended.LOST:
         return logging.WARNING, "job crashed its process" if settlement.crashed else "job lost"
     if settlement.failed:
         timed_out = settlement.error is not None and settlement.error.startswith('{"type": "TimedOut"')
         return logging.WARNING, "job timed out" if timed_out else "job failed"
-    if status is Status.HELD:
-        return logging.WARNING, "job held"
     return logging.INFO, "job snoozed" if status is Status.SCHEDULED else "job given back"
 
 

@@ -99,7 +99,9 @@ def test_every_line_of_its_output_is_json_from_the_first_to_the_last(in_memory: 
         output.one("job lost", type="crashing")
         everyone = psutil.Process(output.process.pid).children(recursive=True)
         (worker,) = [each for each in everyone if each.cmdline()[2:4] == ["windlass", "worker"]]
+        family = [worker, *worker.children(recursive=True)]
         worker.kill()
+        eventually(lambda: gone(family), 60)  # its guard, too, which needs the database
         assert output.one("the worker has ended by SIGKILL; it is started again")["level"] == "warning"
         output.process.send_signal(signal.SIGTERM)
         assert output.process.wait(60) == 0

@@ -348,7 +348,7 @@ async def test_a_job_that_crashes_its_own_process_to_death_is_told_to_the_hooks_
     notes = tmp_path / "notes"
     monkeypatch.setenv("NOTES", str(notes))
     async with supervised(config, app=HOOKED) as running:
-        await running.enqueue("crashes")
+        await running.enqueue("crashes", _max_attempts=10)
 
         async def heard() -> list[str]:
             await running.store.upkeep.promote()  # no leader does it here
