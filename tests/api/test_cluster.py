@@ -125,7 +125,7 @@ async def test_types_tell_their_defaults_their_schema_and_whether_anyone_runs_th
     assert {name: value for name, value in told["echo"].items() if name not in {"description", "payload_schema"}} == {
         "name": "echo", "queue": "default", "priority": 0, "thread_demand": 1, "max_attempts": 3, "timeout_s": 3600.0,
         "retry": {"base_s": 1.0, "factor": 2.0, "cap_s": 600.0, "jitter": 0.2}, "tags": [], "if_too_wide": "narrow",
-        "isolation": "none", "alive": True, "versions": 1, "served_by": 1,
+        "isolation": "none", "at_most_once": False, "alive": True, "versions": 1, "served_by": 1,
     }  # fmt: skip
     assert "9007199254740993" in answer.text  # digit for digit
 
