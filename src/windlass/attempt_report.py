@@ -59,8 +59,6 @@ def report_end(lease: Lease, settlement: Settlement, status: Status, *, worker: 
     fields: dict[str, Any] = {}
     if settlement.error is not None and (status is not Status.CANCELLED or settlement.ended is Ended.CANCELLED):
         fields |= _error_fields(settlement.error)
-    if status is Status.HELD:
-        fields["reason"] = settlement.reason
     if status is Status.SCHEDULED and settlement.delay_s is not None:
         fields["next_try_s"] = _rounded(settlement.delay_s)
     if settlement.failed or settlement.ended is Ended.LOST:

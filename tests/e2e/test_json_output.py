@@ -96,7 +96,7 @@ def test_every_line_of_its_output_is_json_from_the_first_to_the_last(in_memory: 
         output.one("written by a program", source="the worker")
         assert output.one("ended by an error that nobody has caught")["exception"].endswith("division by zero")
         assert "warned by a handler" in output.one("UserWarning")["event"]
-        output.one("job lost", type="crashing")
+        output.one("job dead-lettered", type="crashing")
         everyone = psutil.Process(output.process.pid).children(recursive=True)
         (worker,) = [each for each in everyone if each.cmdline()[2:4] == ["windlass", "worker"]]
         family = [worker, *worker.children(recursive=True)]
