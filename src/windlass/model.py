@@ -248,7 +248,8 @@ class NewWorker:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One worker process as people see it."""
+    """One worker process as people see it. `stopped`: it left as it was told to; others that are not alive crashed, were killed,
+    or lost their lease."""
 
     id: UUID
     name: str
@@ -265,6 +266,7 @@ class Worker:
     died_at: datetime | None
     reserved_for: UUID | None
     lost_threads: int = 0
+    stopped: bool = False
 
     @property
     def alive(self) -> bool:

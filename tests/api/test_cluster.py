@@ -99,13 +99,15 @@ async def test_a_name_that_no_queue_can_have_is_refused_and_nothing_is_written(
 
 
 async def test_workers_tell_what_they_are_doing(api: httpx2.AsyncClient, rig: Rig, store: Store) -> None:
-    idle, busy, draining, dead = [await rig.worker(threads=n) for n in (1, 2, 3, 4)]
+    idle, busy, draining, dead, stopped = [await rig.worker(threads=n) for n in (1, 2, 3, 4, 5)]
     await rig.enqueue(thread_demand=2)
     await busy.claim()
     await store.upkeep.drain([draining.id])
     await store.upkeep.bury([dead.id], "crashed")
+    await store.upkeep.bury([stopped.id], "left")
     told = {worker["threads"]: worker for worker in (await api.get("/v1/workers")).json()["workers"]}
-    assert [told[n]["status"] for n in (1, 2, 3, 4)] == ["idle", "busy", "draining", "dead"]
+    statuses = [told[n]["status"] for n in (1, 2, 3, 4, 5)]
+    assert statuses == ["idle", "busy", "draining", "dead", "stopped"]
     assert (told[2]["busy_threads"], told[2]["jobs"], told[2]["id"]) == (2, 1, str(busy.id))
     assert told[4]["died_at"] is not None
     assert told[1]["id"] == str(idle.id)

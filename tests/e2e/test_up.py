@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx2
 import pytest
@@ -19,7 +19,7 @@ from tests.api.served import free_port
 from tests.e2e.household import CLEAN, ROOT, WINDLASS, Up, gone, programs, up
 from tests.eventually import eventually
 from windlass.config import StoreConfig
-from windlass.model import Status
+from windlass.model import NewWorker, Status
 from windlass.store.store import open_store
 
 
@@ -237,8 +237,11 @@ def test_a_secret_that_somebody_else_has_laid_there_is_not_used(tmp_path: Path) 
 def test_the_first_signal_lets_jobs_finish_and_a_database_of_your_own_is_used_and_left_running(
     url: str, tmp_path: Path
 ) -> None:
+    asyncio.run(_registered(url, NewWorker(uuid4(), "another's", 4, ["elsewhere"], ["echo"], uuid4())))
     with up(folder=tmp_path, WINDLASS_DATABASE_URL=url) as made:
         assert made.report["data_dir"] is None
+        assert (made.report["workers"], made.report["other_workers"]) == (1, 1)
+        assert "echo" not in made.report["types"]
         everyone = made.everyone()
         assert "postgres" not in programs(everyone)
         assert (tmp_path / "address").read_text().strip() == made.url
@@ -250,6 +253,11 @@ def test_the_first_signal_lets_jobs_finish_and_a_database_of_your_own_is_used_an
         assert not (tmp_path / "address").exists()
         assert gone(everyone)
     assert asyncio.run(_stored(url, job)) is Status.COMPLETED
+
+
+async def _registered(url: str, worker: NewWorker) -> None:
+    async with open_store(StoreConfig(database_url=url)) as store:
+        await store.upkeep.register(worker, lease_ttl_s=600)
 
 
 async def _stored(url: str, job_id: str) -> Status:

@@ -107,10 +107,11 @@ async def supervised(
     lease: LeaseConfig = LEASE,
     redis: RedisConfig | None = None,
     upkeep: Callable[[Store], Upkeep] = lambda store: store.upkeep,
+    reload: bool = False,
     **over: Any,
 ) -> AsyncIterator[Supervised]:
     settings = Config(store=config, redis=redis or RedisConfig(), lease=lease, worker=replace(SOON, **over))
-    crew = Crew(settings, app, "test", uuid4())
+    crew = Crew(settings, app, "test", uuid4(), reload=reload)
     signals = Signals()
     async with open_store(config) as store:
         waker = PostgresWaker(store.hints)

@@ -33,7 +33,16 @@ async def test_workers_run_jobs_and_leave_in_order(config: StoreConfig, store: S
         await crew.until(job_id, Status.COMPLETED)
         crew.signals.raise_to(1)
     assert crew.exit_code == 0
-    assert {worker.died_at is not None for worker in await store.views.workers()} == {True}
+    assert {(worker.died_at is not None, worker.stopped) for worker in await store.views.workers()} == {(True, True)}
+
+
+async def test_a_worker_that_was_killed_has_not_stopped(config: StoreConfig, store: Store) -> None:
+    async with supervised(config) as crew:
+        (worker,) = await crew.living()
+        os.kill(crew.pid_of(worker), signal.SIGKILL)
+        (after,) = await crew.replaced(worker)
+        crew.signals.raise_to(1)
+    assert {one.id: one.stopped for one in await store.views.workers()} == {worker.id: False, after.id: True}
 
 
 async def test_a_drain_waits_for_what_runs(config: StoreConfig, store: Store, tmp_path: Path) -> None:

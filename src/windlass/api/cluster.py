@@ -103,7 +103,7 @@ endpoints: Final = [
     Endpoint(
         *("GET", "/v1/workers", "read", workers),
         summary="List workers",
-        description="The living first, with what each runs now; then those that died and are not forgotten yet.",
+        description="The living first, with what each runs now; then, for a day, those that have `stopped` as they were told and those that are `dead`.",
         tag=_TAG,
         query=Page,
         answers={200: Workers},

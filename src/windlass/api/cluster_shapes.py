@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from heapq import nlargest, nsmallest
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 from windlass.model import Line as Counted
 from windlass.model import Queue, Status, Worker, by_status
 from windlass.store.protocol import DeadLetterSize
-from windlass.wire import DeadLetterTotals, Line, Page, Queues, Stats, Workers
+from windlass.wire import DeadLetterTotals, Line, Page, Queues, Stats, Workers, WorkerStatus
 from windlass.wire import Queue as QueueTold
 from windlass.wire import Worker as WorkerTold
 
@@ -103,9 +103,9 @@ def _place(worker: Worker) -> str:
     return f"{'living' if worker.died_at is None else 'past'} {worker.started_at.isoformat()} {worker.id}"
 
 
-def _status(worker: Worker) -> Literal["idle", "busy", "draining", "dead"]:
+def _status(worker: Worker) -> WorkerStatus:
     if not worker.alive:
-        return "dead"
+        return "stopped" if worker.stopped else "dead"
     if worker.draining:
         return "draining"
     return "busy" if worker.jobs else "idle"

@@ -75,7 +75,7 @@ def _facts(report: dict[str, Any]) -> dict[str, str]:
         "schema": f"{report['schema']}, " + (f"migrations {applied} applied now" if applied else "up to date"),
         **({"data": f"{report['data_dir']}"} if report["data_dir"] else {}),
         "jobs": jobs or "none yet",
-        "workers": str(report["workers"]) + (f", with {_threads(report['threads'])}" if "threads" in report else ""),
+        "workers": _workers(report),
         "store": "healthy: no job lost, doubled or miscounted" if report["healthy"] else "NOT HEALTHY",
     }
     if "url" not in report:
@@ -86,6 +86,15 @@ def _facts(report: dict[str, Any]) -> dict[str, str]:
     first = {"API": f"{report['url']}  (reference: {report['url']}/docs)", **login}
     mail = {"mail": f"caught, see {report['mail']}  (SMTP at {report['smtp']})"} if report["mail"] else {}
     return first | facts | mail | {"types": ", ".join(report["types"])}
+
+
+def _workers(report: dict[str, Any]) -> str:
+    """Those that were started here; with those of other supervisors on the same database told apart."""
+    if "threads" not in report:
+        return str(report["workers"])
+    others = report["other_workers"]
+    beside = f"; beside {others} of others on this database" if others else ""
+    return f"{report['workers']}, with {_threads(report['threads'])}{beside}"
 
 
 def _threads(widths: list[int]) -> str:

@@ -31,9 +31,11 @@ _COLOURS: Final = {
     "idle": "green",
     "busy": "cyan",
     "draining": "yellow",
+    "stopped": "bright_black",
     "dead": "red",
     "paused": "yellow",
 }
+GONE: Final = ("stopped", "dead")  # workers that run nothing any more
 _WANTED: Final = {"verbose": False}
 
 

@@ -4,13 +4,14 @@ import asyncio
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from windlass.cli import remote
 from windlass.cli.jobs import job_note
-from windlass.cli.output import Json, ago, clean, is_terminal, say_json, span
+from windlass.cli.output import GONE, Json, ago, clean, is_terminal, say_json, span
 from windlass.cli.wiring import run
 from windlass.clock import steady_s
 from windlass.errors import Unavailable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from windlass.sdk.http import AsyncClient, Job
 
 _ROWS_MAX: Final = 12
+_GONE_S: Final = 60.0
 _BAR: Final = 10
 _ENDS: Final = ("completed", "failed", "cancelled")
 _STYLES: Final = {
@@ -33,6 +35,8 @@ _STYLES: Final = {
     "busy": "cyan",
     "idle": "green",
     "draining": "yellow",
+    "stopped": "dim",
+    "dead": "red",
 }
 
 
@@ -94,7 +98,7 @@ async def _look(client: "AsyncClient") -> Picture:
         return [job async for job in client.jobs(limit=_ROWS_MAX)]
 
     stats, queues, workers, jobs = await asyncio.gather(client.stats(), client.queues(), client.workers(), newest())
-    return Picture(steady_s(), stats, queues, [each for each in workers if each.status != "dead"], jobs)
+    return Picture(steady_s(), stats, queues, [each for each in workers if _is_shown(each)], jobs)
 
 
 def _frame(url: str, picture: Picture, before: Picture | None, trouble: str = "") -> "Group":
@@ -110,6 +114,13 @@ def _frame(url: str, picture: Picture, before: Picture | None, trouble: str = ""
     if trouble:
         head.append(f"\n{clean(trouble)}; trying again", style="bold red")
     return Group(head, Text(), _queues(picture), Text(), _workers(picture), Text(), _newest(picture))
+
+
+def _is_shown(worker: "wire.Worker") -> bool:
+    """The living, and for a minute those that have stopped or died: else nobody would see that one keeps crashing."""
+    if worker.status not in GONE:
+        return True
+    return worker.died_at is not None and (datetime.now(UTC) - worker.died_at).total_seconds() < _GONE_S
 
 
 def _queues(picture: Picture) -> Any:

@@ -32,7 +32,7 @@ from windlass.cli.login import link
 from windlass.cli.notices import begin_serving, say
 from windlass.cli.output import counted
 from windlass.cli.wiring import database, home, run, settings
-from windlass.cli.worker import Processes, Queues, Threads, Workers, process_options
+from windlass.cli.worker import Processes, Queues, Reload, Threads, Workers, process_options
 from windlass.clock import steady_s
 from windlass.config import AuthConfig, Config, redacted
 from windlass.embedded.binaries import find_postgres, find_valkey
@@ -95,6 +95,7 @@ class Plan:
     apps: str
     demo: bool
     as_json: bool
+    reload: bool
     beside: DevelopmentServers = field(default_factory=DevelopmentServers)
 
     @property
@@ -124,6 +125,7 @@ def up(
     ephemeral: Ephemeral = False,
     redis: Redis = False,
     mail: Mail = None,
+    reload: Reload = False,
     demo: Demo = False,
     once: Once = False,
     as_json: Json = False,
@@ -134,7 +136,7 @@ def up(
     everything at once. With WINDLASS_DATABASE_URL that database is used, and none is started.
 
     Examples: windlass up · windlass up --app tasks:app --port 9000 · windlass up --ephemeral --demo ·
-    windlass up --workers 4,8 --redis
+    windlass up --workers 4,8 --redis · windlass up --app tasks:app --reload
     """
     begin_serving()
     # TERM ends what follows like Ctrl-C, so that the database is stopped and not merely orphaned.
@@ -154,7 +156,7 @@ def up(
             door = None if once else _door(config)
             if door is not None:
                 config = replace(config, api=replace(config.api, port=port_of(door)))
-            plan = Plan(config, folder, door, secret, apps, demo, as_json)
+            plan = Plan(config, folder, door, secret, apps, demo, as_json, reload)
             if config.store.database_url is None:
                 first = "" if (folder / "postgres").exists() else ", with a new data folder"
                 say(f"starting PostgreSQL{first} …")
@@ -235,10 +237,11 @@ async def _live(story: Story, door: socket.socket, server: EmbeddedPostgres | No
     say(f"starting the API and {counted(len(config.worker.widths), 'worker')} …")
     supervisor_id = str(story.supervisor_id)
     api = ["api", "--fd", str(door.fileno()), "--awaits", f"{supervisor_id}:{len(config.worker.widths)}"]
+    worker = ["worker", "--app", plan.apps, "--supervisor", supervisor_id, *(["--reload"] if plan.reload else [])]
     household = Household(
         [
             Kept("the API", api, for_api(config, plan.secret), [door.fileno()]),
-            Kept("the worker", ["worker", "--app", plan.apps, "--supervisor", supervisor_id], for_worker(config)),
+            Kept("the worker", worker, for_worker(config)),
         ],
         drain_s=config.worker.drain_s,
         patience_s=max(config.worker.drain_s, config.api.api_drain_s) + config.lease.lease_ttl_s + _STOP_S,
@@ -348,5 +351,6 @@ async def prepare(config: Config) -> dict[str, Any]:
             "jobs": {status.value: n for status, n in by_status(await store.views.counts()).items()},
             "queues": [queue.name for queue in await store.views.queues()],
             "workers": len(living),
+            "other_workers": len(living),
             "healthy": (await store.views.check()).clean,
         }

@@ -60,6 +60,9 @@ Name = Annotated[
 ]
 Under = Annotated[int | None, typer.Option(hidden=True, help="End with this process, our parent.")]
 
+Reload = Annotated[
+    bool, typer.Option("--reload", help="For development: restart workers when a source file of the app changes.")
+]
 SupervisorId = Annotated[str | None, typer.Option(hidden=True, help="The id of the supervisor; else a new one.")]
 
 
@@ -70,6 +73,7 @@ def worker(
     workers: Workers = None,
     queues: Queues = None,
     name: Name = None,
+    reload: Reload = False,
     under: Under = None,
     supervisor: SupervisorId = None,
 ) -> None:
@@ -78,7 +82,7 @@ def worker(
     The first Ctrl-C or TERM lets running jobs finish (WINDLASS_DRAIN_S), the second gives them back, the third exits.
 
     Examples: windlass worker --app tasks:app · windlass worker --app tasks:app --app windlass.jobs:app --processes 2 ·
-    windlass worker --app tasks:app --workers 4,8
+    windlass worker --app tasks:app --workers 4,8 · windlass worker --app tasks:app --reload
     """
     begin_serving()
     if under is not None:
@@ -98,8 +102,12 @@ def worker(
         require("the built-in job types", "jobs")
     if config.redis.redis_url is not None:
         require("WINDLASS_REDIS_URL", "redis")
-    apps = ",".join(specs)
-    raise typer.Exit(run(serve(config, apps, name, None if supervisor is None else UUID(supervisor))))
+    if (
+        reload
+    ):  # of a file that was changed twice within a second, compiled code that is kept would be the first version
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    crew = Crew(config, ",".join(specs), name, UUID(supervisor) if supervisor else uuid4(), reload=reload)
+    raise typer.Exit(run(serve(crew)))
 
 
 def process_options(threads: int | None, processes: int | None, workers: str | None) -> dict[str, Any]:
@@ -111,9 +119,9 @@ def process_options(threads: int | None, processes: int | None, workers: str | N
     return {"threads": threads, "processes": processes, "workers": ""}
 
 
-async def serve(config: Config, apps: str, name: str, supervisor_id: UUID | None = None) -> int:
+async def serve(crew: Crew) -> int:
     """Wire the supervisor to the database, and run it. Returns the exit code."""
-    crew = Crew(config, apps, name, supervisor_id=supervisor_id or uuid4())
+    config = crew.config
     async with Signals() as signals, AsyncExitStack() as stack:
         # Pools of their own: a heartbeat must not wait behind a chore.
         own = replace(config.store, pool_min=1, pool_max=3)

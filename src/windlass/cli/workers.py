@@ -5,21 +5,22 @@ from typing import Annotated
 import typer
 
 from windlass.cli import remote
-from windlass.cli.output import Json, ago, say_json, table
+from windlass.cli.output import GONE, Json, ago, say_json, table
 
 app = typer.Typer(help="See who runs jobs, and how busy they are.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_(
-    everyone: Annotated[bool, typer.Option("--all", help="The dead as well.")] = False, as_json: Json = False
+    everyone: Annotated[bool, typer.Option("--all", help="Those that have stopped or died as well.")] = False,
+    as_json: Json = False,
 ) -> None:
     """List the living workers with their threads, jobs and queues.
 
     Examples: windlass workers list · windlass workers list --all --json
     """
     with remote.client() as client:
-        found = [each for each in client.workers() if everyone or each.status != "dead"]
+        found = [each for each in client.workers() if everyone or each.status not in GONE]
     if as_json:
         say_json({"workers": found})
         return

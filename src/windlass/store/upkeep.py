@@ -81,7 +81,7 @@ class Upkeep:
         return {row["id"] for row in await self._postgres.fetch("drain", sorted(worker_ids))}
 
     async def bury(self, worker_ids: Collection[UUID], cause: Cause) -> set[UUID]:
-        """Say that workers are dead: they left, or their supervisor saw them crash. What they hold can be reaped."""
+        """Say that workers have ended: they left as they were told, or crashed or were killed. What they hold can be reaped."""
         return {row["id"] for row in await self._postgres.fetch("bury", sorted(worker_ids), cause)}
 
     async def bury_expired(self) -> set[UUID]:

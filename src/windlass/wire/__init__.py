@@ -49,6 +49,7 @@ from windlass.wire.cluster import (
     Stats,
     Worker,
     Workers,
+    WorkerStatus,
 )
 from windlass.wire.jobs import (
     Attempt,
@@ -148,6 +149,7 @@ __all__ = [
     "User",
     "Users",
     "Worker",
+    "WorkerStatus",
     "Workers",
     "encode",
     "encode_any",

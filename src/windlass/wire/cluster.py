@@ -14,6 +14,8 @@ from windlass.wire.base import (
 )
 from windlass.wire.jobs import Retry
 
+WorkerStatus = Literal["idle", "busy", "draining", "stopped", "dead"]
+
 
 class Page(Asked):
     """Which part of a list that is sorted by name. `cursor`: the next_cursor of the part before."""
@@ -71,9 +73,11 @@ class Queues(Told):
 
 
 class Worker(Told):
+    """One worker process. `stopped`: it left as it was told to; `dead`: it crashed, was killed, or lost its lease."""
+
     id: UUID
     name: str
-    status: Literal["idle", "busy", "draining", "dead"]
+    status: WorkerStatus
     threads: int
     busy_threads: int
     lost_threads: int

@@ -45,7 +45,7 @@ class Culprit:
 class End:
     """How a worker ended. `crashed`: by itself. `begun`: what its threads were doing; None: nobody knows. `name`: what it was
     called, where that is known. `spent`: what it had begun died with it; not so if it was told to leave, or lost its lease with
-    the database away."""
+    the database away. `clean`: it was told to stop, and did."""
 
     worker_id: UUID
     crashed: bool
@@ -53,6 +53,7 @@ class End:
     culprit: Culprit | None = None
     name: str | None = None
     spent: bool = False
+    clean: bool = False
 
 
 def verdict(lease: Lease, end: End, now_s: float) -> Outcome:
@@ -107,9 +108,9 @@ async def _see_off(ends: Sequence[End], upkeep: Upkeep, claims: Claims, waker: W
     ready: list[Lease] = []
     try:
         await _settle_held(ends, upkeep, claims, ready)
-        for crashed in (True, False):
-            if ids := [end.worker_id for end in ends if end.crashed is crashed]:
-                await upkeep.bury(ids, "crashed" if crashed else "left")
+        for clean in (True, False):
+            if ids := [end.worker_id for end in ends if end.clean is clean]:
+                await upkeep.bury(ids, "left" if clean else "crashed")
         await _settle_held(ends, upkeep, claims, ready)
     finally:
         waker.wake(_wants(ready))  # after the burial, or the dead would be woken

@@ -39,6 +39,7 @@ class Crew:
     name: str
     supervisor_id: UUID
     program: str = PROGRAM
+    reload: bool = False  # restart workers when a source file of the app changes
 
     @property
     def queues(self) -> dict[str, int]:
@@ -85,6 +86,8 @@ class Berth:
         self.lease_until_s: float | None = None  # None: not registered, so it holds nothing
         self.draining = False
         self.replace = True  # False: it was sent away for good
+        self.reloads = False  # its successor is wanted at once: the source has changed
+        self.sources: dict[str, list[int]] = {}  # the source files of its app, if it says
         self.had_begun = False  # jobs were under way when it ended
         self.cancels: dict[UUID, Asked] = {}
         self.silent = False  # its loop does not tick, and that was said
@@ -123,6 +126,7 @@ class Berth:
             "threads": self.threads,
             "queues": crew.queues,
             "config": config_said(crew.config),
+            "reload": crew.reload,
         }
 
     # What it is told. -----------------------------------------------------------------------------------------------
@@ -149,11 +153,19 @@ class Berth:
             self.replace = replace
             self._control.say("drain")
 
-    def release(self) -> None:
+    def release(self, *, replace: bool = False) -> None:
         """Let it give back what it runs and go."""
         self.draining = self._told_to_go = True
-        self.replace = False
+        self.replace = replace
         self._control.say("release")
+
+    def reload(self) -> None:
+        """Let it finish what it runs, and make way for one with the new source; at once, if it runs nothing yet."""
+        self.reloads = True
+        if self.lease_until_s is None:
+            self.kill("its source files have changed")
+        else:
+            self.drain(replace=True)
 
     def kill(self, why: str, culprit: Culprit | None = None) -> None:
         """End it now. What it had begun is not to blame, but for the culprit."""
@@ -188,6 +200,7 @@ class Berth:
                 self.digests = [str(one) for one in digests]
                 self.queues = [str(one) for one in queues]
                 self.unserved = {str(queue): [str(one) for one in names] for queue, names in unserved.items()}
+                self.sources = message.get("sources") or {}
                 self.hello.set()
             case {"say": "refuse", "problem": problem}:
                 self.refused = str(problem)
@@ -221,7 +234,8 @@ class Berth:
         self.slots.close()
         self.had_begun = bool(begun)
         spent = self.killed and not (self._told_to_go or self._left or self._is_lapsed)
-        end = End(self.id, self._crashed(code), begun, self._culprit, self.name, spent)
+        clean = self._told_to_go and code == 0 and not self.killed
+        end = End(self.id, self._crashed(code), begun, self._culprit, self.name, spent, clean)
         level = logging.ERROR if end.crashed else logging.INFO
         _log.log(level, "%s has ended %s, with %d jobs under way", self.name, _described(code), len(begun))
         return end

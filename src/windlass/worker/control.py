@@ -1,13 +1,14 @@
 """The channel between a supervisor and one of its processes: one JSON object a line, over a pair of sockets.
 
 Both ends use the same class. What is said (`say`), by the supervisor:
-  start    worker_id, supervisor_id, app, name, threads, queues, config: who you are
+  start    worker_id, supervisor_id, app, name, threads, queues, config, reload: who you are; whether to tell of source files
   go       you are registered: claim
   cancel   job_id, token: stop that attempt
   drain    claim no more, give back what has not begun, finish what runs, say bye and exit
   release  give back what runs as well, within a second, and exit
 by the worker:
-  hello    types, queues, unserved: the app is imported; which queues it serves; by queue, the types whose queue that is not among them
+  hello    types, digests: the app is imported, and declares these; queues: what it serves; unserved: by queue, the types
+           whose queue it does not serve; sources: its source files, if it was told to say
   refuse   problem: the app cannot be imported; one line
   stuck    threads: so many are held by handlers that cannot be stopped; it claims no more
   spent    only stuck jobs are left: kill and replace me

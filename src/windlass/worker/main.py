@@ -39,6 +39,7 @@ from windlass.worker.isolation import Isolation
 from windlass.worker.loading import Apps, load_apps
 from windlass.worker.parentage import die_with, leave_signals_to_parent
 from windlass.worker.slots import Slots
+from windlass.worker.sources import imported_sources
 from windlass.worker.worker import Worker
 
 EXIT_REFUSED: Final = 2
@@ -91,6 +92,7 @@ async def serve(end: socket.socket, slots: Slots) -> int:
         digests=[one.digest for one in declared],
         queues=list(queues),
         unserved=app.unserved(queues),
+        sources=imported_sources() if start.get("reload") else {},
     )
     return await _serve_app(app, declared, queues, start, config, slots, control)
 

@@ -33,6 +33,7 @@ from windlass.worker.loops import BackOff, again, cancelled, done, every, first
 from windlass.worker.oversight import Oversight
 from windlass.worker.processes import reap_orphans
 from windlass.worker.signals import Signals
+from windlass.worker.sources import SourceWatch
 
 _SCAN_S: Final = 0.1
 _CANCELS_S: Final = 1.0
@@ -40,6 +41,9 @@ _ORPHANS_S: Final = 1.0
 _PATIENCE_S: Final = (0.1, 2.0)
 _RELEASE_S: Final = 2.0
 _SUSPECTED_S: Final = 1.0
+_SOURCES_S: Final = 0.5
+_SOURCES_STILL_S: Final = 0.1
+_NAMED: Final = 3
 REFUSED: Final = 2
 _log: Final = logging.getLogger(__name__)
 
@@ -80,6 +84,9 @@ class Supervisor:
         self._refused: str | None = None
         self._partings: set[asyncio.Task[None]] = set()
         self._cancels = asyncio.Event()
+        self._sources = SourceWatch()
+        self._sources_changed = asyncio.Event()  # the next change; with it there is another
+        self._hurrying: set[asyncio.Task[None]] = set()
 
     def look_for_cancels(self) -> None:
         self._cancels.set()
@@ -94,6 +101,8 @@ class Supervisor:
             every(_SCAN_S, self._enforce, "enforcing deadlines"),
             again(self._guarded.keep, "keeping a guard"),
         ]
+        if self._crew.reload:
+            loops.append(every(_SOURCES_S, self._look_at_sources, "looking at source files"))
         if os.getpid() == 1:
             loops.append(every(_ORPHANS_S, self._reap_orphans, "reaping orphans"))
         tasks = [asyncio.create_task(loop) for loop in loops]
@@ -110,7 +119,7 @@ class Supervisor:
                 await self._guarded.dismiss()
         finally:
             # With an error on its way up: the process ends, its workers with it, and the guard does the rest.
-            await cancelled(leading, *tasks, *places)
+            await cancelled(leading, *tasks, *places, *self._hurrying)
         return REFUSED if self._refused is not None else int(bool(self._partings))
 
     # One place after the other filled again. ------------------------------------------------------------------------
@@ -120,6 +129,7 @@ class Supervisor:
         back_off = BackOff()
         while not self._signals.stage:
             back_off.began()
+            changes = self._sources_changed
             berth = await self._life(n)
             if berth is not None and not berth.replace:
                 return
@@ -128,6 +138,10 @@ class Supervisor:
                     self._refuse(berth.refused)
                     return
                 _log.error("%s cannot run: %s", berth.name, berth.refused)
+                if self._crew.reload and not berth.hello.is_set():
+                    _log.warning("place %d: the next worker follows when a source file has changed", n)
+                    await first(self._signals.reached(1), changes.wait())
+                    continue
             pause_s = _pause_s(berth, back_off.ended())
             if pause_s and not self._signals.stage:
                 _log.warning("place %d: the next worker follows in %.1f s", n, pause_s)
@@ -174,6 +188,7 @@ class Supervisor:
         except TimeoutError:
             berth.kill(f"it has not started within {start_s:g} s")
             return
+        self._sources.learn(berth.sources)
         if not self._ever_started:
             self._say_what_is_unserved(berth)
         self._ever_started = True
@@ -239,6 +254,35 @@ class Supervisor:
         self._cancels.clear()
         await self._oversight.pass_cancels_on()
 
+    async def _look_at_sources(self) -> None:
+        """With `--reload`: when a source file of the app has changed, let each worker finish what it runs and start anew."""
+        changed = await asyncio.to_thread(self._sources.changed)
+        if not changed or self._signals.stage:
+            return
+        while more := await asyncio.to_thread(self._sources.changed):  # an editor, or git, may be at it still
+            changed += more
+            await asyncio.sleep(_SOURCES_STILL_S)
+        drain_s = self._crew.config.worker.drain_s
+        _log.info(
+            "%s changed: workers are restarted; running jobs may finish, for up to %g s", _named(changed), drain_s
+        )
+        self._sources_changed.set()
+        self._sources_changed = asyncio.Event()
+        for berth in list(self._berths.values()):
+            berth.reload()
+            hurry = asyncio.create_task(self._hurry(berth, drain_s))
+            self._hurrying.add(hurry)
+            hurry.add_done_callback(self._hurrying.discard)
+
+    async def _hurry(self, berth: Berth, drain_s: float) -> None:
+        """A job that runs for an hour must not keep the new source from being tried: it is given back, and begins anew."""
+        await asyncio.sleep(drain_s)
+        if berth.id in self._berths:
+            berth.release(replace=True)
+            await asyncio.sleep(_RELEASE_S)
+        if berth.id in self._berths:
+            berth.kill("it has not ended in time")
+
     async def _enforce(self) -> None:
         self._oversight.enforce()
 
@@ -299,12 +343,20 @@ class Supervisor:
 
 def _pause_s(berth: Berth | None, back_off_s: float) -> float:
     """Back-off is for workers that cannot live, not for those whose jobs cannot."""
+    if berth is not None and berth.reloads:
+        return 0.0
     if berth is None or berth.lease_until_s is None:
         return back_off_s
     if berth.killed:
         return 0.0
     # What was under way when it crashed is a suspect now, and will not do that to a worker again.
     return min(back_off_s, _SUSPECTED_S) if berth.had_begun else back_off_s
+
+
+def _named(files: list[str]) -> str:
+    """The first few of them, as they are written in the working folder."""
+    names = [os.path.relpath(file) for file in dict.fromkeys(files)]
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def _raise_faults(places: list[asyncio.Task[None]]) -> None:

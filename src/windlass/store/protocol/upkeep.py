@@ -94,7 +94,7 @@ class Upkeep(Protocol):
         """Let workers claim no more; what they run goes on under their leases."""
 
     async def bury(self, worker_ids: Collection[UUID], cause: Cause) -> set[UUID]:
-        """Say that workers are dead: they left, or their supervisor saw them crash. What they hold can be reaped."""
+        """Say that workers have ended: they left as they were told, or crashed or were killed. What they hold can be reaped."""
 
     async def bury_expired(self) -> set[UUID]:
         """Bury every worker whose lease has ended."""

@@ -295,7 +295,7 @@ order by n.name;
 select w.id, w.name, w.threads, coalesce(r.threads, 0)::integer as busy_threads, coalesce(r.jobs, 0)::integer as jobs,
   w.queues, w.types, w.supervisor_id, w.started_at, w.renewed_at,
   date_part('epoch', w.lease_until - now()) as lease_left_s, w.draining, w.died_at, v.job_id as reserved_for,
-  w.lost_threads
+  w.lost_threads, coalesce(w.cause = 'left', false) as stopped
 from windlass.worker w
 cross join lateral (
   select sum(r.thread_demand) as threads, count(*) as jobs
