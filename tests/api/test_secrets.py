@@ -44,7 +44,7 @@ async def test_no_route_shows_a_secret(api: Client, rig: Rig) -> None:
     for path in (
         *(f"/v1/jobs/{job_id}", f"/v1/jobs/{job_id}/attempts", f"/v1/jobs/{job_id}/logs", f"/v1/jobs/{job_id}/explain"),
         *(f"/v1/jobs/{other}", f"/v1/jobs/{other}/explain", "/v1/jobs", "/v1/dead-letters", "/v1/dead-letters/groups"),
-        *("/jobs", f"/jobs/{job_id}", "/db/jobs", f"/db/jobs/{job_id}", "/failedJobs", "/v1/audit"),
+        *("/jobs?all=1", f"/jobs/{job_id}", "/db/jobs", f"/db/jobs/{job_id}", "/failedJobs", "/v1/audit"),
     ):
         answer = await api.get(path)
         assert answer.status_code == 200, path

@@ -86,7 +86,8 @@ def test_the_first_five_minutes_lead_to_a_job_type_of_ones_own(data_dir: Path, t
         assert "count_words" in made.report["types"]
         said = pasted(made, submit, wrong, cwd=folder)
         assert '"words": 3' in said or '"words":3' in said
-        assert "InvalidPayload" in said
+        assert "payload.text: expected str, got int" in said
+        assert "AskedToFail" in said
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,8 @@ async def test_logs_are_kept_with_the_attempt(isolation: Isolation, capfd: pytes
     run = a_run("logs", {"lines": 2})
     await isolation.run(run)
     log = log_of(run)
-    assert [line.split(" ", 1)[1] for line in log.splitlines()[:3]] == [
+    assert [line.split(" ", 1)[1] for line in log.splitlines()[:4]] == [
+        "PRINT: to standard output",
         "INFO library: from a library",
         "INFO job.logs: line n=0",
         "INFO job.logs: line n=1",
@@ -201,7 +202,7 @@ async def test_a_flood_of_lines_is_cut_and_counted(isolation: Isolation) -> None
     log = log_of(run)
     assert len(log) <= log_chars_max
     *kept, more = log.splitlines()
-    assert more == f"… {10_002 - len(kept):,} lines more" or more == f"… {10_001 - len(kept):,} lines more"
+    assert more == f"… {10_003 - len(kept):,} lines more" or more == f"… {10_002 - len(kept):,} lines more"
 
 
 async def test_lines_of_a_thread_left_behind_reach_no_later_job(isolation: Isolation) -> None:
