@@ -76,6 +76,8 @@ async def test_only_what_has_changed_is_told_and_nothing_while_nothing_does(rig:
         await heard(events, stream)
         assert await stays_silent(events, stream)  # though the age of the oldest job grows
         await rig.worker()
+        assert [event.name for event in await heard(events, stream)] == ["queues", "workers"]  # its queue is served now
+        await rig.worker(queues=["elsewhere"])
         assert [event.name for event in await heard(events, stream)] == ["workers"]
 
 

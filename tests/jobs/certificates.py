@@ -16,7 +16,12 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _named("Test Authority")
         constraint = x509.BasicConstraints(ca=True, path_length=0)
-        self._own = self._builder(self._name, self._key).add_extension(constraint, critical=True)
+        usage = x509.KeyUsage(
+            digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False, key_encipherment=False,
+            data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+        )  # fmt: skip
+        own = self._builder(self._name, self._key).add_extension(constraint, critical=True)
+        self._own = own.add_extension(usage, critical=True)
         self._pem = self._own.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
     def client(self) -> ssl.SSLContext:
@@ -37,6 +42,7 @@ class Authority:
         return context
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+        """With the identifiers of keys, which Python checks for since 3.13."""
         now = datetime.now(UTC)
         return (
             x509.CertificateBuilder()
@@ -46,6 +52,8 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(hours=1))
             .not_valid_after(now + timedelta(hours=1))
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
 
 
