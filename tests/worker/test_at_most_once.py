@@ -12,7 +12,7 @@ from tests.worker.placed import Placed, placed
 from windlass import App, AsyncContext, Context, Retry, Snooze
 from windlass.config import StoreConfig
 from windlass.errors import Misconfigured
-from windlass.model import Job, Status, start_key
+from windlass.model import Decision, Job, Status, needs_decision, start_key
 
 Sql = asyncpg.Connection
 
@@ -41,6 +41,16 @@ def once_blocking(ctx: Context, how: str = "fine") -> str:
     began.append((how, ctx.attempt))
     if how in HOW:
         raise HOW[how]
+    return "done"
+
+
+@app.job(at_most_once=True)
+async def once_with_effect(ctx: AsyncContext) -> str:
+    async with ctx.effect("pay") as effect:
+        if effect.needed:
+            began.append(("pays", ctx.attempt))
+            if ctx.attempt == 1:
+                raise TimeoutError("no answer")
     return "done"
 
 
@@ -107,6 +117,20 @@ async def test_one_whose_earlier_start_is_recorded_does_not_run_until_a_person_r
     site.worker.hint()
     await site.reaches(job.id, Status.COMPLETED)
     assert began == [("fine", 2)]
+
+
+@pytest.mark.parametrize(("decision", "payments"), [("done", 1), ("redo", 2)])
+async def test_what_a_person_decides_about_its_effect_starts_it_again(
+    site: Placed, sql: Sql, decision: Decision, payments: int
+) -> None:
+    """Else the decision would only lead to the dead letters, for it has been started."""
+    job_id = await site.enqueue("once_with_effect")
+    assert (await site.reaches(job_id, Status.HELD, Status.FAILED)).reason == needs_decision
+    await site.store.intake.decide(job_id, decision)
+    site.worker.hint()
+    job = await site.reaches(job_id, Status.COMPLETED, Status.FAILED)
+    assert (job.status, job.attempt, len(began)) == (Status.COMPLETED, 2, payments)
+    assert await sql.fetchval("select attempt from windlass.effect where key = $1", start_key) == 2
 
 
 async def test_one_that_goes_back_before_it_began_leaves_no_record(config: StoreConfig, sql: Sql) -> None:

@@ -11,7 +11,7 @@ from tests.eventually import aeventually
 from tests.worker.placed import Placed, placed, types_of
 from windlass import AsyncContext, Context, Retry
 from windlass.config import StoreConfig
-from windlass.errors import Unavailable
+from windlass.errors import Unavailable, WindlassError
 from windlass.model import Job, RetryPolicy, Status, needs_decision
 from windlass.store.protocol import Intention
 
@@ -76,6 +76,31 @@ async def twice_at_once(ctx: AsyncContext) -> None:
         pass
 
 
+async def twice_by_two_tasks(ctx: AsyncContext) -> None:
+    """The second asks while the first still waits for the database."""
+
+    async def pay() -> None:
+        async with ctx.effect("pay") as effect:
+            if effect.needed:
+                done.append(("task", ctx.attempt))
+                await asyncio.sleep(0)
+
+    ends = await asyncio.gather(pay(), pay(), return_exceptions=True)
+    raise next(end for end in ends if end is not None)
+
+
+async def again_after_lost_record(ctx: AsyncContext) -> list[bool]:
+    """It happened, and the record of that failed; the handler tries the block again."""
+    needed = []
+    for _ in range(2):
+        try:
+            async with ctx.effect("pay", if_unknown="skip") as effect:
+                needed.append(effect.needed)
+        except WindlassError:
+            continue
+    return needed
+
+
 async def again_after_unknown(ctx: AsyncContext) -> list[bool]:
     needed = []
     for _ in range(2):
@@ -108,7 +133,10 @@ async def reserved(ctx: AsyncContext) -> None:
         pass
 
 
-HANDLERS = types_of(paid, paid_blocking, twice_at_once, again_after_unknown, unkeepable, swallows, reserved)
+HANDLERS = types_of(
+    paid, paid_blocking, twice_at_once, twice_by_two_tasks, again_after_unknown, again_after_lost_record, unkeepable,
+    swallows, reserved,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -206,6 +234,22 @@ async def test_the_question_cannot_be_swallowed(site: Placed) -> None:
 async def test_one_effect_is_not_begun_twice_at_once(site: Placed) -> None:
     job = await site.run("twice_at_once", max_attempts=1)
     assert "under way already" in str(job.error)
+
+
+async def test_one_effect_is_not_begun_by_two_tasks_at_once(site: Placed) -> None:
+    job = await site.run("twice_by_two_tasks", max_attempts=1)
+    assert "under way already" in str(job.error)
+    assert done == [("task", 1)]
+
+
+async def test_one_that_happened_and_could_not_be_recorded_is_not_new_to_the_same_attempt(
+    site: Placed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: Any) -> None:
+        raise WindlassError("the disk is full")
+
+    monkeypatch.setattr(site.worker._steps, "finish_effect", fails)
+    assert (await site.run("again_after_lost_record")).result == "[true,false]"
 
 
 async def test_an_attempt_that_left_an_effect_unknown_meets_it_as_unknown_itself(site: Placed) -> None:

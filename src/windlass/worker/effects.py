@@ -123,12 +123,16 @@ class EffectBlock:
 
     async def _enter(self) -> Effect:
         run, key = self._run, self._key
-        if key in run.open_effects:
+        if key in run.open_effects or key in run.entered_effects:
             raise InvalidJob("key", f"the effect {key!r} of this job is under way already")
         was_left_unknown = key in run.unknown_effects
-        intention: Intention = await insist(
-            run, lambda: self._reach.intend(self._lease, key, self._if_unknown, unknown=was_left_unknown)
-        )
+        run.entered_effects.add(key)  # before the answer: another task of the handler would find it new, too
+        try:
+            intention: Intention = await insist(
+                run, lambda: self._reach.intend(self._lease, key, self._if_unknown, unknown=was_left_unknown)
+            )
+        finally:
+            run.entered_effects.discard(key)
         if intention.found == "unknown" and self._if_unknown == "ask":
             run.undecided = run.undecided or key
             raise NeedsDecision(f"effect {key!r} may have happened in an earlier attempt")
@@ -165,7 +169,9 @@ class EffectBlock:
             text = None if effect.result is None else encode(effect.result, where, bytes_max=result_bytes_max)
         except InvalidPayload as error:
             problem = error
+        self._run.unknown_effects.add(self._key)  # until it is recorded: a handler that tries again must not find it new
         await insist(self._run, lambda: self._reach.finish_effect(self._lease, self._key, text))
+        self._run.unknown_effects.discard(self._key)
         if problem is not None:
             raise problem
 
@@ -204,7 +210,13 @@ async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
 
 async def record_start(run: Run, reach: EffectWriter) -> None:
     """Record durably that the handler is about to begin. Raises MayHaveRun if an earlier attempt did."""
-    intention = await insist(run, lambda: reach.intend(run.lease, start_key, "ask"))
+    try:
+        intention = await _to_the_end(insist(run, lambda: reach.intend(run.lease, start_key, "ask")))
+    except asyncio.CancelledError:  # stopped before it began: what may have been recorded would keep it from ever beginning
+        with contextlib.suppress(WindlassError, TimeoutError):
+            async with asyncio.timeout(_LAST_WRITE_S):
+                await reach.take_back_effect(run.lease, start_key)
+        raise
     if intention.found != "new":
         raise MayHaveRun("an earlier attempt began, and nobody knows how far it came; it is not started again")
     run.start_recorded = True

@@ -90,6 +90,11 @@ class Run:
         return {}
 
     @cached_property
+    def entered_effects(self) -> set[str]:
+        """Effects whose block waits for what is recorded of them."""
+        return set()
+
+    @cached_property
     def unknown_effects(self) -> set[str]:
         """Effects that this attempt has tried and does not know the outcome of."""
         return set()

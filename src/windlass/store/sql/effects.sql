@@ -86,6 +86,9 @@ with asked as materialized (
   where h.job_id = any (array[$1::uuid]) and h.reason = 'needs decision'
     and (select count(*) from asked) = (select count(*) from chosen) and ($3::text is null or exists (select from chosen))
   returning h.*
+), forgotten as (  -- the start of a job that is started once at most, as in retry: to go on with it is a person's decision
+  delete from windlass.effect e
+  where e.job_id = any (array(select g.job_id from gone g)) and e.key = 'windlass:start'
 ), readied as (
   insert into windlass.ready (job_id, rank, ready_at, attempt, failures, thread_demand, suspect, queue, type, crashed_at)
   select g.job_id, g.rank + windlass.microseconds(now()) - windlass.microseconds(g.ready_at), now(), g.attempt,
