@@ -35,7 +35,8 @@ class AppJob(JobType, Call[P, R], Generic[P, R, C, S]):
         JobType.__init__(self, fn, name, defaults)
         if "connection" in self.signature.names:
             raise Misconfigured(f"job {self.name!r}: a parameter cannot be named connection: enqueue has one")
-        Call.__init__(self, link, self.template, self.signature.payload, self.result_type.decode)
+        read, once = self.result_type.decode, self.at_most_once
+        Call.__init__(self, link, self.template, self.signature.payload, read, started_once=once)
 
     def __call__(self, *args: C.args, **kwargs: C.kwargs) -> S:
         return cast("S", self.fn(*args, **kwargs))

@@ -406,6 +406,15 @@ def check_new_worker(worker: NewWorker) -> None:
         check_name("types", type_, type_name_max)
 
 
+def check_started_once(type_: str, max_attempts: int) -> None:
+    """Refuse more attempts for a job of a type that is started once at most: there would never be a second one."""
+    if max_attempts != 1:
+        raise InvalidJob(
+            "max_attempts",
+            f"must be 1 or be left out, not {max_attempts}: a job of type {type_} is started once at most",
+        )
+
+
 def check_new_job(job: NewJob) -> None:
     """Refuse a job with a wrong field, naming it. The payload is checked where it is encoded (payload.py)."""
     check_name("type", job.type, type_name_max)

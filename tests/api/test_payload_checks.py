@@ -21,7 +21,7 @@ from windlass.jobs import app as built_in_app
 from windlass.model import Declared, NewWorker
 from windlass.store.store import Store
 from windlass.wire import Submission
-from windlass.worker.registry import JobType
+from windlass.worker.registry import Defaults, JobType
 
 Client = httpx2.AsyncClient
 
@@ -135,6 +135,26 @@ async def test_a_repeated_submission_is_the_first_job_though_its_type_has_change
     for new in {}, {"idempotency_key": "another"}:
         with pytest.raises(InvalidPayload, match="note"):
             await submit_afresh(**new)
+
+
+# Jobs that are started once at most. ---------------------------------------------------------------------------------
+
+
+async def test_a_job_that_is_started_once_at_most_cannot_be_given_more_attempts(api: Client, store: Store) -> None:
+    await working(store, JobType(invoice, "invoice", Defaults(at_most_once=True)).declared())
+    for path in ("/v1/jobs", "/jobs"):
+        answer = await api.post(path, json={"type": "invoice", "payload": GOOD, "max_attempts": 5})
+        problem = answer.json()
+        assert (answer.status_code, problem["code"], problem["field"]) == (422, "invalid_job", "max_attempts")
+        assert "started once at most" in problem["detail"]
+    jobs = [{"type": "invoice", "payload": GOOD} | said for said in ({}, {"max_attempts": 2})]
+    answer = await api.post("/v1/jobs/bulk", json=jobs)
+    assert (answer.status_code, answer.json()["field"]) == (422, "jobs[1].max_attempts")
+    assert await store.views.counts() == {}
+    for fields in ({}, {"max_attempts": 1}):
+        answer = await submitted(api, GOOD, **fields)
+        assert answer.status_code == 202
+        assert (await store.views.job(UUID(answer.json()["id"]))).max_attempts == 1
 
 
 # Types that nobody has declared yet. --------------------------------------------------------------------------------

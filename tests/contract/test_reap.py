@@ -9,7 +9,7 @@ import pytest
 from tests.factory import Rig, WorkerRig
 from windlass.errors import NotPossible
 from windlass.leader.chores import reap
-from windlass.model import Error, Lease, NewWorker, Status
+from windlass.model import Declared, Error, Lease, NewWorker, Status, start_key
 from windlass.store.store import Store
 
 Sql = asyncpg.Connection
@@ -160,6 +160,23 @@ async def test_a_lost_lease_is_a_crash_only_if_others_renewed_meanwhile(
         await store.upkeep.renew([other.id], lease_ttl_s=60)
     assert await reap_all(store) == 1
     assert await sql.fetchval("select suspect from windlass.ready where job_id = $1", lease.job_id) is renewed
+
+
+async def test_of_a_dead_machine_only_what_had_begun_is_charged_where_starts_are_recorded(
+    rig: Rig, store: Store, sql: Sql
+) -> None:
+    """What was claimed ahead has certainly not begun: it runs, instead of becoming a dead letter that "may have run"."""
+    await store.upkeep.declare([Declared("echo", max_attempts=1, at_most_once=True)])
+    await rig.enqueue(2, max_attempts=1)
+    worker, other = await rig.worker(), await rig.worker()
+    began, waited = await worker.claim(1, budget=2, most=2)
+    await worker.claims.intend(began, start_key, "ask")
+    await lapse(sql, worker.id)
+    await store.upkeep.renew([other.id], lease_ttl_s=60)
+    assert await reap_all(store) == 2
+    jobs = [await store.views.job(lease.job_id) for lease in (began, waited)]
+    assert [(job.status, job.failures) for job in jobs] == [(Status.FAILED, 1), (Status.READY, 0)]
+    assert await sql.fetchval("select suspect from windlass.ready where job_id = $1", waited.job_id) is False
 
 
 async def test_a_job_that_was_asked_to_cancel_is_cancelled_by_the_reaper(rig: Rig, store: Store) -> None:

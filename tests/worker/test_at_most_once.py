@@ -11,7 +11,7 @@ from tests.eventually import aeventually
 from tests.worker.placed import Placed, placed
 from windlass import App, AsyncContext, Context, Retry, Snooze
 from windlass.config import StoreConfig
-from windlass.errors import Misconfigured
+from windlass.errors import InvalidJob, Misconfigured
 from windlass.model import Decision, Job, Status, needs_decision, start_key
 
 Sql = asyncpg.Connection
@@ -152,6 +152,14 @@ def test_more_than_one_attempt_is_refused_when_it_is_declared() -> None:
     declared = App("x").job(at_most_once=True)(_nothing).declared()
     assert (declared.max_attempts, declared.at_most_once) == (1, True)
     assert App("x").job(_nothing).declared().max_attempts == 3
+
+
+def test_more_than_one_attempt_is_refused_where_a_job_says_so() -> None:
+    with pytest.raises(InvalidJob, match="once_blocking is started once at most"):
+        once_blocking.options(max_attempts=2)
+    assert once_blocking.options(max_attempts=1, priority=3).options(tags=["a"]).job().max_attempts == 1
+    with pytest.raises(InvalidJob, match="max_attempts"):
+        once_blocking.options(priority=3).options(max_attempts=2)
 
 
 async def _has_begun() -> bool:

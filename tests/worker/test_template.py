@@ -137,7 +137,7 @@ async def test_a_template_that_is_killed_takes_its_children_along_and_blames_no_
     await begun(runs[0])
     pids = [pid for pid in map(isolation.pid_of, runs) if pid is not None]
     os.kill(template, signal.SIGKILL)
-    assert await asyncio.wait_for(asyncio.gather(*running), 20) == [Lost(crashed=False)] * 2
+    assert await asyncio.wait_for(asyncio.gather(*running), 20) == [Lost(crashed=False, spent=True)] * 2
     assert "ended with the template" in log_of(runs[0])
     eventually(lambda: not any(map(is_alive, [*pids, started])))
     assert await result(isolation, "parent") != template

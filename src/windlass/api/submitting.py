@@ -11,7 +11,16 @@ from windlass.api.parts import Parts
 from windlass.api.submitted import cache_submitted, few
 from windlass.clock import steady_s
 from windlass.errors import IdTaken, InvalidJob, InvalidPayload, KeyBusy, KeyReused, RequestError
-from windlass.model import Declared, Enqueued, NewJob, RetryPolicy, Status, check_new_job, declarable
+from windlass.model import (
+    Declared,
+    Enqueued,
+    NewJob,
+    RetryPolicy,
+    Status,
+    check_new_job,
+    check_started_once,
+    declarable,
+)
 from windlass.payload import depth_max, encode
 from windlass.wire import Submission
 
@@ -31,6 +40,7 @@ class Submitted(NamedTuple):
 async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> Submitted:
     """Stored durably, or refused, when this returns. `raw`: as it came, if it came as it is."""
     found = parts.catalogue.known(submission.type) or await parts.catalogue.find(submission.type)
+    _check_attempts(submission, found)
     try:
         checked = _check_payload(submission, found)
     except InvalidPayload:
@@ -56,6 +66,11 @@ async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> Subm
         place = await parts.places.ask(stored.id) if stored.duplicate else _first_place(job)
     # One that was there under its id, and is gone, has finished.
     return Submitted(stored, place or Status.COMPLETED, checked)
+
+
+def _check_attempts(submission: Submission, found: SubmittableType | None) -> None:
+    if submission.max_attempts is not None and found is not None and found.declared.at_most_once:
+        check_started_once(submission.type, submission.max_attempts)
 
 
 def _check_payload(submission: Submission, found: SubmittableType | None) -> bool:
@@ -106,6 +121,7 @@ async def submit_many(parts: Parts, submissions: Sequence[Submission]) -> tuple[
             found = parts.catalogue.known(submission.type)
             if found is None:
                 found = await parts.catalogue.find(submission.type, asked_at=asked_at)
+            _check_attempts(submission, found)
             unchecked += not _check_payload(submission, found)
         except InvalidPayload as error:
             if not await _was_stored_before(parts, submission):

@@ -51,7 +51,7 @@ async def reap(
     lost = await upkeep.lost(limit=PAGE)
     if not lost:
         return 0
-    settlements = [settle(one.lease, Lost(crashed=one.crashed), jitter=draw()) for one in lost]
+    settlements = [settle(one.lease, Lost(crashed=one.crashed, begun=one.begun), jitter=draw()) for one in lost]
     receipt = await claims.settle(settlements)
     waker.wake(_given_back(lost, receipt))
     for one, settlement in zip(lost, settlements, strict=True):

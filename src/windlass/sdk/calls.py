@@ -16,7 +16,18 @@ from windlass.errors import (
     ResultMismatch,
     ResultNotStored,
 )
-from windlass.model import FINISHED, Enqueued, Job, NewJob, RetryPolicy, Status, TooWide, check_new_job, seconds
+from windlass.model import (
+    FINISHED,
+    Enqueued,
+    Job,
+    NewJob,
+    RetryPolicy,
+    Status,
+    TooWide,
+    check_new_job,
+    check_started_once,
+    seconds,
+)
 from windlass.payload import decode
 from windlass.sdk.link import Link
 
@@ -161,8 +172,11 @@ class Call(Generic[P, R]):
         payload: Callable[[tuple[Any, ...], dict[str, Any]], Any],
         read: ReadResult,
         connection: Any = None,
+        *,
+        started_once: bool = False,
     ) -> None:
         self._link = link
+        self._started_once = started_once
         self._template = template
         self._payload = payload
         self._read = read
@@ -184,8 +198,10 @@ class Call(Generic[P, R]):
     def options(self, *, connection: Any = None, **options: Unpack[JobOptions]) -> "Call[P, R]":
         """The same with other options. `connection`: store the job in the transaction that this one is in."""
         template = with_options(self._template, options) if options else self._template
+        if self._started_once:
+            check_started_once(template.type, template.max_attempts)
         given = self._connection if connection is None else connection
-        return Call(self._link, template, self._payload, self._read, given)
+        return Call(self._link, template, self._payload, self._read, given, started_once=self._started_once)
 
     def handle(self, job_id: UUID) -> Handle[R]:
         """The handle of a job of this type enqueued before, perhaps elsewhere."""

@@ -91,7 +91,7 @@ class Upkeep:
     async def lost(self, *, limit: int = _PAGE) -> list[LostLease]:
         """The leases of dead workers, to be settled as Lost; not those that an open transaction holds just now."""
         rows = await self._postgres.pinned("lost", limit)
-        return [LostLease(Lease(*tuple(row)[:-1]), crashed=row["crashed"]) for row in rows]
+        return [LostLease(Lease(*tuple(row)[:-2]), crashed=row["crashed"], begun=row["begun"]) for row in rows]
 
     async def forget_workers(self, *, older_than_s: float = 86_400.0) -> set[UUID]:
         return {row["id"] for row in await self._postgres.fetch("forget_workers", older_than_s)}

@@ -169,7 +169,9 @@ class EffectBlock:
             text = None if effect.result is None else encode(effect.result, where, bytes_max=result_bytes_max)
         except InvalidPayload as error:
             problem = error
-        self._run.unknown_effects.add(self._key)  # until it is recorded: a handler that tries again must not find it new
+        self._run.unknown_effects.add(
+            self._key
+        )  # until it is recorded: a handler that tries again must not find it new
         await insist(self._run, lambda: self._reach.finish_effect(self._lease, self._key, text))
         self._run.unknown_effects.discard(self._key)
         if problem is not None:
@@ -212,7 +214,9 @@ async def record_start(run: Run, reach: EffectWriter) -> None:
     """Record durably that the handler is about to begin. Raises MayHaveRun if an earlier attempt did."""
     try:
         intention = await _to_the_end(insist(run, lambda: reach.intend(run.lease, start_key, "ask")))
-    except asyncio.CancelledError:  # stopped before it began: what may have been recorded would keep it from ever beginning
+    except (
+        asyncio.CancelledError
+    ):  # stopped before it began: what may have been recorded would keep it from ever beginning
         with contextlib.suppress(WindlassError, TimeoutError):
             async with asyncio.timeout(_LAST_WRITE_S):
                 await reach.take_back_effect(run.lease, start_key)

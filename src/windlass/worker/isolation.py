@@ -202,7 +202,7 @@ class Isolation:
             return None
         if code is None:
             JobLogger(run).error(f"its process {cell.pid} {ending(code)}")
-            return Lost(crashed=False)
+            return Lost(crashed=False, spent=True)  # ended from outside, and yet a start that died
         words = f"\n{cell.words}" if cell.words else ""
         how = "closed its channel and was ended for that" if cell.went_mute else ending(code)
         JobLogger(run).error(f"its process {cell.pid} {how}{words}")

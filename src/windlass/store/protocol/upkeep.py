@@ -19,10 +19,12 @@ Cause = Literal["left", "crashed"]
 
 @dataclass(frozen=True, slots=True)
 class LostLease:
-    """A lease whose worker is dead. `crashed`: by itself, as far as the database can tell."""
+    """A lease whose worker is dead. `crashed`: by itself, as far as the database can tell. `begun`: the job may have begun;
+    certainly not if its start had to be recorded, and is not."""
 
     lease: Lease
     crashed: bool
+    begun: bool = True
 
 
 @dataclass(frozen=True, slots=True)

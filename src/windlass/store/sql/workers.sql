@@ -119,8 +119,8 @@ returning w.id;
 -- Running rows whose worker is dead or unknown: never "who has just died", or a claim that commits late is orphaned.
 -- Holders are found by stepping through running_worker, one probe each. A lost lease counts as a crash only if
 -- another worker renewed after it ended: else the database was away, not the worker. A worker buried by its supervisor
--- has had its begun jobs settled as crashed before; what is found here it had not begun. Rows that somebody's open
--- transaction holds are passed by: they must not keep all others waiting.
+-- has had its begun jobs settled as crashed before; what is found here it had not begun. Nor had a job that is started once at most
+-- and whose start is not recorded. Rows that somebody's open transaction holds are passed by: they must not keep all others waiting.
 with recursive holder (worker_id) as (
   (select r.worker_id from windlass.running r order by r.worker_id limit 1)
   union all
@@ -137,7 +137,9 @@ select r.job_id, r.attempt, r.token, r.worker_id, r.type, r.queue, r.thread_dema
   r.suspect,
   (select count(*)::integer from unnest(r.crashed_at) c where c > now() - interval '1 day') as crashes,
   j.max_attempts, j.timeout_s, j.retry, '' as payload, j.name, j.priority, j.thread_demand, j.tags,
-  j.idempotency_key, j.trace, date_part('epoch', r.claimed_at - r.ready_at) as waited_s, d.crashed
+  j.idempotency_key, j.trace, date_part('epoch', r.claimed_at - r.ready_at) as waited_s, d.crashed,
+  (not exists (select from windlass.job_type t where t.name = r.type and t.at_most_once)
+    or exists (select from windlass.effect e where e.job_id = any (array[r.job_id]) and e.key = 'windlass:start')) as begun
 from dead d
 cross join lateral (
   select r.* from windlass.running r where r.worker_id = d.worker_id limit $1 for update skip locked
