@@ -61,3 +61,15 @@ def test_what_was_begun_is_spent_when_its_worker_was_killed_without_being_told_t
     held = make_lease(job_id=JOB, attempt=1)
     end = End(held.worker_id, crashed=False, begun=[entry()] if begun else [], spent=True)
     assert verdict(held, end, now_s=30.0) == Lost(crashed=False, begun=begun, spent=begun)
+
+
+@pytest.mark.parametrize(
+    ("crashed", "spent", "charged"), [(True, False, True), (False, True, True), (False, False, False)]
+)
+def test_what_had_ended_and_was_not_written_is_spent_and_not_suspected(
+    crashed: bool, spent: bool, charged: bool
+) -> None:
+    held = make_lease(job_id=JOB, attempt=1)
+    for started, expected in (({(JOB, 1)}, charged), ({(JOB, 2)}, False), (set(), False)):
+        end = End(held.worker_id, crashed, begun=[], spent=spent, started=frozenset(started))
+        assert verdict(held, end, now_s=30.0) == Lost(crashed=crashed, begun=False, spent=expected)

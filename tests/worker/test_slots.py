@@ -57,7 +57,16 @@ def test_what_a_killed_process_had_begun_can_still_be_read(slots: Slots) -> None
         Begun(0, JOB, 1, 1.5, 2.5, State.STUCK_BY_CANCEL),
         Begun(2, JOB, 2, 3.5, 4.5, State.ISOLATED),
     ]
+    assert slots.started() == {(JOB, 1), (JOB, 2), (JOB, 3)}, "also what had ended"
     assert (slots.pulse_s, slots.claimed_s, slots.lost_threads) == (7.25, 8.25, 1)
+
+
+def test_the_last_starts_are_kept_and_older_ones_are_forgotten(slots: Slots) -> None:
+    for n in range(1, 10_001):
+        slots.begin(n % 4, UUID(int=n), n, 0.0, 1.0)
+        slots.end(n % 4)
+    assert slots.started() == {(UUID(int=n), n) for n in range(10_000 - 4_096 + 1, 10_001)}
+    assert slots.begun() == []
 
 
 def test_the_lease_goes_the_other_way(slots: Slots) -> None:

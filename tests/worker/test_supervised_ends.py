@@ -1,6 +1,8 @@
 """How workers leave: seen by all from the first moment, not missed by a shutdown, and never for another attempt's sake."""
 
 import asyncio
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -131,3 +133,33 @@ async def test_an_attempt_is_not_ended_for_the_cancel_of_the_one_before(
         (tmp_path / "go").touch()
         done = await crew.until(job_id, Status.COMPLETED)
         assert (done.attempt, done.worker_id) == (2, worker.id)
+
+
+async def test_a_start_that_ended_and_whose_end_was_never_written_counts_as_one_that_died(
+    config: StoreConfig, sql: Any, tmp_path: Path
+) -> None:
+    """Its slot is free, as are those of jobs that have not begun; and yet it must not be started again for nothing."""
+    noted = tmp_path / "begun"
+    async with supervised(config, threads=2) as crew:
+        (worker,) = await crew.living()
+        job_id = await crew.enqueue("wait", file=str(tmp_path / "go"), begun=str(noted), _max_attempts=1)
+        await begun(noted)
+        async with sql.transaction():
+            await sql.execute("select from windlass.running where job_id = $1 for update", job_id)
+            (tmp_path / "go").touch()
+            waiting = await aeventually(lambda: _waiting(sql), 20)
+            os.kill(crew.pid_of(worker), signal.SIGKILL)
+            await aeventually(lambda: _have_ended(sql, waiting), 20)  # else what it was writing would be written
+        job = await crew.until(job_id, Status.FAILED, Status.COMPLETED)
+    assert (job.status, job.attempt, job.error and job.error.type) == (Status.FAILED, 1, "MayHaveRun")
+    assert len(noted.read_text().split()) == 1
+
+
+async def _waiting(sql: Any) -> list[int]:
+    """The sessions that wait for what our transaction holds."""
+    return [row["pid"] for row in await sql.fetch("select pid from pg_locks where not granted")]
+
+
+async def _have_ended(sql: Any, sessions: list[int]) -> bool:
+    found = await sql.fetch("select pid from pg_locks where pid = any ($1)", sessions)
+    return not found

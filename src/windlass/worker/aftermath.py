@@ -45,7 +45,7 @@ class Culprit:
 class End:
     """How a worker ended. `crashed`: by itself. `begun`: what its threads were doing; None: nobody knows. `name`: what it was
     called, where that is known. `spent`: what it had begun died with it; not so if it was told to leave, or lost its lease with
-    the database away. `clean`: it was told to stop, and did."""
+    the database away. `clean`: it was told to stop, and did. `started`: what it had begun lately, also what had ended."""
 
     worker_id: UUID
     crashed: bool
@@ -54,6 +54,7 @@ class End:
     name: str | None = None
     spent: bool = False
     clean: bool = False
+    started: frozenset[tuple[UUID, int]] = frozenset()
 
 
 def verdict(lease: Lease, end: End, now_s: float) -> Outcome:
@@ -62,7 +63,9 @@ def verdict(lease: Lease, end: End, now_s: float) -> Outcome:
         return Lost(crashed=end.crashed, spent=end.spent)  # it may have begun
     entry = next((e for e in end.begun if (e.job_id, e.attempt) == (lease.job_id, lease.attempt)), None)
     if entry is None:
-        return Lost(crashed=end.crashed, begun=False, spent=False)
+        # Its handler had ended, and is not to blame; but nobody wrote down how, so it is a start that died. Or it had not begun.
+        had_ended = (lease.job_id, lease.attempt) in end.started
+        return Lost(crashed=end.crashed, begun=False, spent=had_ended and (end.crashed or end.spent))
     why = _stopped_for(entry, end.culprit)
     # Its job row is out of sight for a moment while a partition is removed: then it goes back, and is timed out again.
     if why is Stop.TIMEOUT and lease.max_attempts is not None:
@@ -156,7 +159,9 @@ def _report(
 
 def _is_at_work(lease: Lease, end: End) -> bool:
     """Whether one of its threads had begun it. Of the jobs in children, too: those are lost, though under no suspicion."""
-    return any((entry.job_id, entry.attempt) == (lease.job_id, lease.attempt) for entry in end.begun or ())
+    return (lease.job_id, lease.attempt) in end.started or any(
+        (entry.job_id, entry.attempt) == (lease.job_id, lease.attempt) for entry in end.begun or ()
+    )
 
 
 def _names(ends: Sequence[End]) -> str:

@@ -230,12 +230,12 @@ class Berth:
             await asyncio.wait_for(self._heard_all.wait(), _LAST_WORDS_S)  # what it said just before
         self._listening.cancel()
         self._control.close()
-        begun = tuple(self.slots.begun())
+        begun, started = tuple(self.slots.begun()), self.slots.started()
         self.slots.close()
         self.had_begun = bool(begun)
         spent = self.killed and not (self._told_to_go or self._left or self._is_lapsed)
         clean = self._told_to_go and code == 0 and not self.killed
-        end = End(self.id, self._crashed(code), begun, self._culprit, self.name, spent, clean)
+        end = End(self.id, self._crashed(code), begun, self._culprit, self.name, spent, clean, started)
         level = logging.ERROR if end.crashed else logging.INFO
         _log.log(level, "%s has ended %s, with %d jobs under way", self.name, _described(code), len(begun))
         return end

@@ -24,7 +24,7 @@ from windlass.worker.parentage import leave_signals_to_parent, started_ticks
 
 if TYPE_CHECKING:
     from windlass.config import Config
-    from windlass.worker.slots import Begun
+    from windlass.worker.aftermath import End
 
 _PATIENCE_S: Final = 60.0
 _PAUSE_S: Final = 0.2
@@ -66,13 +66,15 @@ class Watched:
 
         return [self._head, *Slots(self._slots_fd).children()]
 
-    def begun(self) -> "list[Begun] | None":
-        """What it had begun when it died; None if nobody knows."""
-        if self._slots_fd < 0:
-            return None
-        from windlass.worker.slots import Slots  # noqa: PLC0415 - as with the driver
+    def end(self) -> "End":
+        """How it ended. Nobody is suspected of having ended the supervisor; but what was begun has died."""
+        from windlass.worker.aftermath import End  # noqa: PLC0415 - as with the driver
+        from windlass.worker.slots import Slots  # noqa: PLC0415
 
-        return Slots(self._slots_fd).begun()
+        if self._slots_fd < 0:  # nobody knows what it had begun
+            return End(self.id, crashed=False, begun=None, spent=True)
+        slots = Slots(self._slots_fd)
+        return End(self.id, crashed=False, begun=slots.begun(), spent=True, started=slots.started())
 
     def forget(self) -> None:
         for fd in (self._fd, self._slots_fd):
@@ -104,7 +106,7 @@ def main() -> None:
     heads = [head for worker in watched.values() for head in worker.heads()]
     while kill_groups(heads) and time.monotonic() < until_s:
         time.sleep(_LOOK_S)
-    _give_back(config, {worker.id: worker.begun() for worker in watched.values()})
+    _give_back(config, [worker.end() for worker in watched.values()])
 
 
 def _listen(lines: BinaryIO) -> tuple[dict[str, Any] | None, dict[UUID, Watched], bool]:
@@ -125,7 +127,7 @@ def _listen(lines: BinaryIO) -> tuple[dict[str, Any] | None, dict[UUID, Watched]
     return config, watched, False
 
 
-def _give_back(said: dict[str, Any], begun: "dict[UUID, list[Begun] | None]") -> None:
+def _give_back(said: dict[str, Any], ends: "list[End]") -> None:
     """Now the driver is worth its 30 MB."""
     import asyncio  # noqa: PLC0415
 
@@ -136,21 +138,19 @@ def _give_back(said: dict[str, Any], begun: "dict[UUID, list[Begun] | None]") ->
     config = config_heard(said)
     telemetry.configure(config.worker.log_level, config.worker.log_format)
     log_unhandled()
-    _log.error("the supervisor is gone: its %d workers end with it", len(begun))
-    asyncio.run(_rescue(config, begun))
+    _log.error("the supervisor is gone: its %d workers end with it", len(ends))
+    asyncio.run(_rescue(config, ends))
 
 
-async def _rescue(config: "Config", begun: "dict[UUID, list[Begun] | None]") -> None:
+async def _rescue(config: "Config", ends: "list[End]") -> None:
     import asyncio  # noqa: PLC0415
     from dataclasses import replace  # noqa: PLC0415
 
     from windlass.bus.postgres import PostgresWaker  # noqa: PLC0415
     from windlass.errors import WindlassError  # noqa: PLC0415
     from windlass.store.store import open_store  # noqa: PLC0415
-    from windlass.worker.aftermath import End, see_off  # noqa: PLC0415
+    from windlass.worker.aftermath import see_off  # noqa: PLC0415
 
-    # Nobody is suspected of having ended the supervisor; but what was begun has died.
-    ends = [End(worker_id, crashed=False, begun=entries, spent=True) for worker_id, entries in begun.items()]
     async with asyncio.timeout(_PATIENCE_S):
         while True:
             try:

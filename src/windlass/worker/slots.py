@@ -4,6 +4,9 @@ The worker writes what each of its threads has begun; the supervisor reads it wh
 and after it has died (who was at work?). Memory rather than messages: it is there after a SIGKILL, and it can be read
 while a handler holds the interpreter. The other way the supervisor writes until when the lease holds.
 
+A slot is free again when its handler has ended, and the end is written to the database a little later. So the last starts are kept
+besides: what is among them and in no slot had ended when the worker died, and what is in neither had not begun.
+
 One writer for each field. The state of a slot is written last when it fills and first when it empties, so that a slot
 that says it is in use holds a whole entry. Nothing read here is trusted beyond that: user code shares the process.
 """
@@ -28,6 +31,8 @@ _CHILD: Final = struct.Struct("@qi")  # when it started, pid
 _CHILD_AT: Final = 40
 _NUMBER: Final = struct.Struct("@I")
 _READS_MAX: Final = 5
+_START: Final = struct.Struct("@16si4x")  # job, attempt
+_STARTS: Final = 4_096  # more than ends that may wait to be written (claimer.py)
 
 
 class State(IntEnum):
@@ -62,11 +67,13 @@ class Slots:
         self._map = mmap.mmap(fd, os.fstat(fd).st_size)
         # A cast view stores eight aligned bytes at once: the other process never reads half a number.
         self._times = memoryview(self._map)[: _DOUBLES * 8].cast("d")
-        self.count = (len(self._map) - _HEADER) // _ENTRY.size
+        self._starts_at = len(self._map) - _STARTS * _START.size
+        self._next_start = self._starts_at
+        self.count = (self._starts_at - _HEADER) // _ENTRY.size
 
     @classmethod
     def create(cls, threads: int) -> "Slots":
-        size = _HEADER + threads * _ENTRY.size
+        size = _HEADER + threads * _ENTRY.size + _STARTS * _START.size
         if not hasattr(os, "memfd_create"):
             with tempfile.TemporaryFile() as file:
                 file.truncate(size)
@@ -87,8 +94,12 @@ class Slots:
     def begin(
         self, n: int, job_id: UUID, attempt: int, began_s: float, deadline_s: float, state: State = State.BEGUN
     ) -> None:
-        at = _HEADER + n * _ENTRY.size
-        _ENTRY.pack_into(self._map, at, job_id.bytes, attempt, began_s, deadline_s, 0, 0)
+        at, job = _HEADER + n * _ENTRY.size, job_id.bytes
+        start = self._next_start
+        _START.pack_into(self._map, start, job, attempt)
+        start += _START.size
+        self._next_start = start if start < len(self._map) else self._starts_at
+        _ENTRY.pack_into(self._map, at, job, attempt, began_s, deadline_s, 0, 0)
         self._map[at + _STATE] = state
 
     def end(self, n: int) -> None:
@@ -127,6 +138,11 @@ class Slots:
             return None
         job, attempt, began_s, deadline_s, _, _ = _ENTRY.unpack(raw)
         return Begun(n, UUID(bytes=job), attempt, began_s, deadline_s, state)
+
+    def started(self) -> frozenset[tuple[UUID, int]]:
+        """The last jobs that a worker which has ended had begun, with their attempts, whether or not they had ended."""
+        entries = _START.iter_unpack(memoryview(self._map)[self._starts_at :])
+        return frozenset((UUID(bytes=job), attempt) for job, attempt in entries if attempt)
 
     def children(self) -> list[Head]:
         """The processes that jobs of a worker that has ended ran in, besides its own."""
