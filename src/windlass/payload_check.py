@@ -13,7 +13,8 @@ import operator
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, Final, Literal
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from uuid import UUID
 
 import msgspec
@@ -144,6 +145,8 @@ class _Types:
         if Any in kinds:
             return Any
         kind = functools.reduce(operator.or_, (type(None) if each is None else each for each in kinds))
+        if would_crash(kind):
+            return Any
         try:
             msgspec.json.Decoder(kind)
         except TypeError:  # alternatives that msgspec cannot tell apart
@@ -154,8 +157,9 @@ class _Types:
         """Objects told apart by a tag, and whatever else is among the alternatives."""
         field, mapping = tags["propertyName"], tags["mapping"]
         kinds = [self.of(each) for each in alternatives if each.get("$ref") not in mapping.values()]
-        for tag, reference in mapping.items():
+        for reference in mapping.values():
             schema = self._definitions[reference.removeprefix("#/$defs/")]
+            (tag,) = schema["properties"][field]["enum"]  # the mapping has it as a text, even where it is a number
             properties = {name: each for name, each in schema["properties"].items() if name != field}
             forbids = schema.get("additionalProperties") is False
             options = {"tag_field": field, "tag": tag, "forbid_unknown_fields": forbids}
@@ -205,6 +209,14 @@ class _Types:
         return _bounded(
             dict.__class_getitem__((str, value)), schema, _OBJECT_BOUNDS
         )  # keys may be numbers or dates: they are not judged
+
+
+def would_crash(kind: Any) -> bool:
+    """msgspec 0.22 ends the process at a union of a tuple of fixed length with anything that has bounds. A worker may have such a
+    union all the same: with a NamedTuple, whose schema is that of a tuple."""
+    alternatives = get_args(kind) if get_origin(kind) in {Union, UnionType} else ()
+    fixed = any(get_origin(each) is tuple and Ellipsis not in get_args(each) for each in alternatives)
+    return fixed and any(get_origin(each) is Annotated for each in alternatives)
 
 
 def _text(schema: dict[str, Any]) -> Any:

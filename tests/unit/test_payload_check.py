@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.errors import InvalidPayload
+from windlass.errors import InvalidPayload, Misconfigured
 from windlass.payload_check import compile_checker
 from windlass.worker.signature import Signature
 
@@ -75,6 +75,19 @@ class Point(msgspec.Struct, array_like=True):
     y: int = 0
 
 
+class Range(NamedTuple):
+    low: int
+    high: int
+
+
+class First(msgspec.Struct, tag=1):
+    a: int
+
+
+class Second(msgspec.Struct, tag=2):
+    b: int = 0
+
+
 class Tree(msgspec.Struct):
     value: int
     branches: list["Tree"] = []
@@ -87,7 +100,7 @@ class Model(pydantic.BaseModel):
 # Kinds whose schema says all there is to say: what the checker lets pass, the worker takes.
 EXACT: list[Any] = [
     int, float, str, bool, bytes, date, timedelta, Decimal, UUID, Any, type(None), Colour, Size, Literal["a", 3],
-    Line, Options, Exact, Circle | Square, Circle | Square | None, Point, Pair, dict[str, int], list, dict,
+    Line, Options, Exact, Circle | Square, Circle | Square | None, First | Second, First | Second | int, Point, Pair, dict[str, int], list, dict,
     tuple[int, ...], tuple[int, str], int | str | None, int | float, Decimal | None, bool | int | list[int],
     Annotated[int, msgspec.Meta(ge=1, lt=9, multiple_of=2)], Annotated[str, msgspec.Meta(min_length=1, max_length=3)],
     Annotated[list[int], msgspec.Meta(min_length=1, max_length=2)],
@@ -95,7 +108,7 @@ EXACT: list[Any] = [
 ]  # fmt: skip
 # And kinds that take less, or more, than their schema says.
 LOOSE: list[Any] = [
-    datetime, Path, Circle, Tree, Lenient, Model, Model | None, list[Model], dict[int, str], dict[date, int], set[int],
+    datetime, Path, Circle, Tree, Lenient, Range | Annotated[int, msgspec.Meta(ge=1)], Model, Model | None, list[Model], dict[int, str], dict[date, int], set[int],
     Annotated[set[int], msgspec.Meta(max_length=1)], Annotated[str, msgspec.Meta(pattern="^a")],
     Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 5})],
 ]  # fmt: skip
@@ -105,7 +118,7 @@ LEAVES: list[Any] = [
     "0193b1c8-7d1a-7cc0-8000-000000000001", [], {}, [1, "x"], [1, 1], {"1": "x"}, {"2026-11-16": 1},
     {"sku": "s", "price": 1.5}, {"sku": "s", "price": "2", "tags": ["x"], "more": 1}, {"sku": "s"}, {"depth": 1},
     {"depth": 1, "colour": "red"}, {"theId": "0193b1c8-7d1a-7cc0-8000-000000000001"}, {"theId": 1, "b": 2},
-    {"type": "Circle", "radius": 1}, {"radius": 2.0}, {"type": "square", "side": 0}, {"type": "square", "side": 2},
+    {"type": 1, "a": 1}, {"type": "1", "a": 1}, {"type": 2}, [1, 2], {"type": "Circle", "radius": 1}, {"radius": 2.0}, {"type": "square", "side": 0}, {"type": "square", "side": 2},
     {"value": 1, "branches": [{"value": 2, "branches": []}]}, {"value": 1, "branches": [{}]}, {"count": "7"}, {"count": 7},
 ]  # fmt: skip
 
@@ -232,3 +245,16 @@ def test_unions_of_many_alternatives_are_still_checked() -> None:
     kind = functools.reduce(operator.or_, [int, str, None, list[int], Circle, Square])
     assert verdicts(signature({"it": kind}, set()), {"it": 1.5})[1] is not None
     assert verdicts(signature({"it": kind}, set()), {"it": {"type": "square", "side": 1}})[1] is None
+
+
+def test_objects_told_apart_by_a_number_are_taken() -> None:
+    known = signature({"it": First | Second}, set())
+    assert verdicts(known, {"it": {"type": 1, "a": 1}}) == (None, None)
+    assert verdicts(known, {"it": {"type": "1", "a": 1}}) == ("payload.it.type: expected int, got str",) * 2
+
+
+def test_a_union_that_msgspec_dies_of_is_not_made() -> None:
+    bounded = Annotated[int, msgspec.Meta(ge=1)]
+    assert verdicts(signature({"it": Range | bounded | None}, set()), {"it": [1, 2]}) == (None, None)
+    with pytest.raises(Misconfigured, match="use a NamedTuple"):
+        signature({"it": list[tuple[int, int] | bounded]}, set())

@@ -13,6 +13,7 @@ import msgspec.inspect
 
 from windlass import payload
 from windlass.errors import InvalidPayload
+from windlass.payload_check import would_crash
 from windlass.worker.round_trip import lost
 
 _MARK: Final = "__pydantic_validator__"
@@ -86,6 +87,10 @@ def write(value: Any) -> Any:
 
 def refuse_unreadable(kind: Any) -> None:
     """Raise TypeError for a type that no JSON could become, when the handler is declared and not when it runs."""
+    if any(would_crash(each) for each in _mentioned(kind)):
+        raise TypeError(
+            "a tuple of fixed length and a type with bounds cannot be alternatives of each other; use a NamedTuple"
+        )
     for node in nodes(msgspec.inspect.type_info(kind)):
         cls = node.cls if isinstance(node, msgspec.inspect.CustomType) else PurePath
         if not (_is_pydantic(cls) or (isinstance(cls, type) and issubclass(cls, PurePath))):
