@@ -259,7 +259,7 @@ class _Wiring:
         if self._declared:
             return
         try:
-            await upkeep.declare_versions([job.declared() for job in self._types.values()])
+            await upkeep.add_versions([job.declared() for job in self._types.values()])
             self._declared = True
         except Exception as error:  # noqa: BLE001 - a role that may do nothing but enqueue; jobs are stored all the same
             _log.debug("the versions of job types were not declared: %s", error)

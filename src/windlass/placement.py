@@ -190,7 +190,11 @@ class Widths:
         for queues, types, threads in {(worker.queues, worker.types, worker.threads) for worker in workers}:
             for line in product(queues, types):
                 self._widest[line] = max(threads, self._widest.get(line, 0))
-        self._by_pattern = [(line, width) for line, width in self._widest.items() if is_pattern(line[0])]
+        # By type: with hundreds of types and queues a look through all patterns for each line took the leader a second a tick.
+        self._by_pattern: dict[str, list[tuple[str, int]]] = {}
+        for (served, type_), width in self._widest.items():
+            if is_pattern(served):
+                self._by_pattern.setdefault(type_, []).append((served, width))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Widths) and self._widest == other._widest
@@ -199,12 +203,11 @@ class Widths:
 
     def of(self, queue: str, type_: str) -> int:
         """0: nobody serves it."""
-        widths = [
-            width
-            for (pattern, of_type), width in self._by_pattern
-            if of_type == type_ and queue_names.matches(pattern, queue)
-        ]
-        return max(self._widest.get((queue, type_), 0), *widths, 0)
+        widest = self._widest.get((queue, type_), 0)
+        for pattern, width in self._by_pattern.get(type_, ()):
+            if width > widest and queue_names.matches(pattern, queue):
+                widest = width
+        return widest
 
     def named(self) -> dict[tuple[str, str], int]:
         """The lines whose queue some worker serves by name."""
@@ -216,8 +219,7 @@ class Widths:
         """The lines of these queues that some worker serves by pattern."""
         if not self._by_pattern:
             return {}
-        types = {type_ for (_, type_), _ in self._by_pattern}
-        return {line: width for line in product(queues, types) if (width := self.of(*line))}
+        return {line: width for line in product(queues, self._by_pattern) if (width := self.of(*line))}
 
 
 class Turns:

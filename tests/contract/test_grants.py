@@ -75,6 +75,10 @@ async def test_an_enqueuer_enqueues_in_its_own_transaction_and_gets_results(
             await double.options(connection=own, idempotency_key="k", tags=["t"], delay_s=3600).aenqueue(3)
             again = await double.options(connection=own, idempotency_key="k", tags=["t"], delay_s=3600).aenqueue(3)
         assert again.duplicate
+        declared = await sql.fetch("select type, fields from windlass.type_version")
+        assert [tuple(row) for row in declared] == [("double", ["n"])], (
+            "or its jobs would die at workers of an older version"
+        )
         (lease,) = await worker.claim()
         await worker.settle(lease, Completed(4))
         assert await handle.aresult(timeout_s=10) == 4

@@ -31,7 +31,7 @@ async def test_another_version_counts_while_it_lives_or_if_it_came_later(store: 
 
     await working(store, v1)
     assert not await taken(v1, "note"), "nobody knows it"
-    await store.upkeep.declare_versions([v2])
+    await store.upkeep.add_versions([v2])
     assert await taken(v1, "note"), "a producer has declared a version that does"
     assert not await taken(v1, "note", "colour")
     old = await working(store, version("to", "old"))
@@ -39,7 +39,7 @@ async def test_another_version_counts_while_it_lives_or_if_it_came_later(store: 
     await store.upkeep.bury([old], "left")
     assert await taken(v2, "old"), "one that was declared later"
     assert not await taken(version("to", "old"), "note"), "one that was declared before, and that nobody runs"
-    await store.upkeep.declare_versions([anything])
+    await store.upkeep.add_versions([anything])
     assert await taken(v1, "whatever")
 
 
@@ -65,7 +65,7 @@ async def test_a_held_job_goes_back_when_a_worker_is_there_that_knows_its_fields
     assert await status() is Status.HELD
     half = await working(store, version("to", "note"))
     assert await status() is Status.HELD, "two versions that do not know it do not hand it to each other"
-    await store.upkeep.declare_versions([version("to", "note", "colour")])
+    await store.upkeep.add_versions([version("to", "note", "colour")])
     assert await status() is Status.HELD, "declared, and nobody lives who could run it"
     whole = await working(store, version("to", "note", "colour"))
     assert await status() is Status.READY

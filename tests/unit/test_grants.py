@@ -21,6 +21,7 @@ OF_OPERATORS = {"cancel", "retry", "discard", "run_now", "set_paused", "decide",
 OF_NOBODY = {"check"}  # tests, and `windlass up`, which owns its schema
 OF_ENQUEUERS = {
     *("enqueue", "enqueue_one", "enqueue_keys", "key_holders", "stored_bodies", "jobs"),
+    "add_versions",
     *("rouse", "rouse_one", "popping", "anyone_idle", "call_all"),
 }
 _DONE = re.compile(r'(insert into|update|delete from|from|join|using) "windlass"\."?(\w+)"?(?![\w(])(?: (\w+))?')

@@ -18,6 +18,7 @@ from windlass.placement import (
     passed_over,
     reserve,
     room,
+    serves,
     widest_by_line,
 )
 
@@ -293,3 +294,25 @@ def test_by_age_alone_the_first_in_line_are_served_one_for_every_64_workers() ->
     assert early(jobs, few, {jobs[0].job_id}, set()) == {jobs[1].job_id}, "who was passed over needs no favour"
     assert early(jobs, few, {jobs[3].job_id}, {jobs[3].job_id}) == {jobs[3].job_id}, "and who has it keeps it"
     assert early(jobs, [each._replace(lost=each.threads) for each in few], set(), set()) == set()
+
+
+@given(
+    crew=st.lists(
+        st.tuples(
+            st.integers(1, 4),
+            st.frozensets(st.sampled_from(["*", "a*", "ab*", "a", "ab", "b"])),
+            st.frozensets(st.sampled_from("tu")),
+        ),
+        max_size=4,
+    )
+)
+def test_a_line_is_as_wide_as_the_widest_worker_that_serves_it_by_name_or_pattern(
+    crew: list[tuple[int, frozenset[str], frozenset[str]]],
+) -> None:
+    workers = [Room(UUID(int=n), threads, 0, queues, types) for n, (threads, queues, types) in enumerate(crew)]
+    found = ["a", "abc", "cd"]
+    widest = widest_by_line(workers, found)
+    for queue, type_ in [(queue, type_) for queue in found for type_ in "tu"]:
+        widths = [each.threads for each in workers if serves(each, queue, type_)]
+        assert widest.get((queue, type_), 0) == max(widths, default=0)
+    assert not any(queue.endswith("*") for queue, _ in widest)

@@ -16,7 +16,7 @@ from windlass.bus.postgres import PostgresWaker
 from windlass.config import LeaseConfig, PlacementConfig, StoreConfig
 from windlass.errors import Unavailable
 from windlass.leader.loop import Leader
-from windlass.model import Job, Status
+from windlass.model import Declared, Job, NewWorker, Status
 from windlass.store.store import Store, open_store
 
 pytestmark = pytest.mark.filterwarnings("default::ResourceWarning")
@@ -111,6 +111,19 @@ async def test_workers_first_either_version_runs_what_older_producers_submit(con
         await stopped(old)
 
 
+async def test_versions_that_each_lack_a_field_of_the_job_do_not_hand_it_to_each_other(
+    config: StoreConfig, store: Store
+) -> None:
+    other = Declared("send", fields=("to", "colour"))
+    await store.upkeep.declare([other])
+    new = NewWorker(uuid4(), "w", 1, ["elsewhere"], ["send"], None, [other.digest])
+    await store.upkeep.register(new, lease_ttl_s=600)
+    async with supervised(config, app=V2):
+        job_id = await enqueued(deployed_v2.app, config, "send", to="ann", note="hi", colour="red")
+        job = await reached(store, job_id, Status.COMPLETED, Status.FAILED, Status.HELD, timeout_s=30)
+        assert (job.status, job.reason) == (Status.FAILED, None), "the other version does not know note"
+
+
 async def test_a_producer_that_may_not_declare_enqueues_all_the_same(config: StoreConfig, store: Store) -> None:
     app = App("producer", config=config)
 
@@ -121,7 +134,7 @@ async def test_a_producer_that_may_not_declare_enqueues_all_the_same(config: Sto
         raise Unavailable("not for you")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("windlass.store.upkeep.Upkeep.declare_versions", refuse)
+        patch.setattr("windlass.store.upkeep.Upkeep.add_versions", refuse)
         handle = await send.aenqueue("ann")
         assert (await store.views.job(handle.id)).status is Status.READY
         await app.aclose()

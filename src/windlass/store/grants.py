@@ -50,7 +50,7 @@ RIGHTS: Final = {
     "tally": Rights("", "", "sid"),
     "leader": Rights("", "s", "siu"),
     "job_type": Rights("", "s", "siud"),
-    "type_version": Rights("", "s", "siud"),
+    "type_version": Rights("si", "s", "siud"),
     "followed_log": Rights("", "siu", "sud"),
     "account": Rights("", "siud", ""),
     "api_key": Rights("", "siu", ""),

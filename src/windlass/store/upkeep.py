@@ -59,14 +59,15 @@ class Upkeep:
             return 0
         rows = [declared_row(one) for one in types]
         changed = await self._postgres.fetch("declare", json.dumps(rows))
-        await self.declare_versions(types)
+        if types:
+            await self._postgres.fetch("declare_versions", _version_rows(types))
         await self._postgres.fetch("refresh_types", sorted(one.name for one in types))
         return len(changed)
 
-    async def declare_versions(self, types: Collection[Declared]) -> None:
+    async def add_versions(self, types: Collection[Declared]) -> None:
         """Say which versions of types a program has that does not run them: it may submit what no worker takes yet."""
         if types:
-            await self._postgres.fetch("declare_versions", json.dumps([version_row(one) for one in types]))
+            await self._postgres.fetch("add_versions", _version_rows(types))
 
     async def forget_types(self) -> set[str]:
         """Forget types that no worker has declared for long. Those of living workers are declared, whenever that was said."""
@@ -342,3 +343,7 @@ def _gained(rows: Iterable[Record]) -> list[Want]:
 def _wide_arrays(jobs: Iterable[WideJob]) -> tuple[list[UUID], list[int]]:
     ordered = sorted(jobs, key=lambda job: job.job_id)
     return [job.job_id for job in ordered], [job.thread_demand for job in ordered]
+
+
+def _version_rows(types: Collection[Declared]) -> str:
+    return json.dumps([version_row(one) for one in types])

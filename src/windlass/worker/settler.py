@@ -87,9 +87,11 @@ class Settler:
         """Hold the job for a worker of another version if there is one that knows these fields; else it has failed."""
         pauses = Pauses(_PAUSE_S, _PAUSE_S_MAX)
         outcome: Outcome = failed
+        # All fields: two versions that each lack a field of the other's would hand the job to each other for ever.
+        given = run.job.signature.given_fields(run.lease.payload)
         while True:
             try:
-                if await self._claims.taken_by_other_version(run.lease.type, run.job.digest, fields):
+                if await self._claims.taken_by_other_version(run.lease.type, run.job.digest, given):
                     outcome = Held(newer_worker_reason(fields))
                     run.start_recorded = False  # its handler was never called: it may still be started, once
             except Unavailable as error:

@@ -74,11 +74,15 @@ class Signature:
         takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each, _ in self._taken)
         return None if takes_any or isinstance(self._shape, _Whole) else self.names
 
+    def given_fields(self, text: str) -> list[str]:
+        """The fields of a stored payload, if it is an object."""
+        value = self._read_slowly(text)
+        return sorted(value) if isinstance(value, dict) else []
+
     def unknown_fields(self, text: str) -> list[str]:
-        """The fields of a stored payload that the handler has no parameter for."""
+        """Those that the handler has no parameter for."""
         fields = self.fields
-        value = None if fields is None else self._read_slowly(text)
-        return sorted(value.keys() - set(fields)) if isinstance(value, dict) and fields is not None else []
+        return [] if fields is None else [field for field in self.given_fields(text) if field not in fields]
 
     def arguments(self, text: str) -> dict[str, Any]:
         """The keyword arguments for a stored payload; raises InvalidPayload naming the field that does not fit."""

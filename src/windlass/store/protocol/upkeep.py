@@ -74,7 +74,7 @@ class Upkeep(Protocol):
         """Say what types there are, and their defaults; returns how many of them are new or have changed. What is as it
         was is not written: a thousand workers that restart must not bloat the table."""
 
-    async def declare_versions(self, types: Collection[Declared]) -> None:
+    async def add_versions(self, types: Collection[Declared]) -> None:
         """Say which versions of types a program has that does not run them: it may submit what no worker takes yet."""
 
     async def forget_types(self) -> set[str]:

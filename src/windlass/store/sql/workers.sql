@@ -60,6 +60,15 @@ where not exists (
 order by d.type, d.digest
 on conflict (type, digest) do update set declared_at = now() where v.declared_at < now() - interval '1 day';
 
+-- name: add_versions
+-- The same for programs that enqueue: those there are stay as they are. So a role that may do nothing but enqueue needs no right to
+-- change the schemas that the API checks payloads against.
+insert into windlass.type_version (type, digest, first_declared_at, declared_at, fields, schema)
+select d.type, d.digest, now(), now(), d.fields, d.schema
+from json_to_recordset($1::text::json) as d (type text, digest text, fields text[], schema json)
+order by d.type, d.digest
+on conflict (type, digest) do nothing;
+
 -- name: refresh_types
 -- These types, and those of living workers, are still declared. Written once a day at most.
 update windlass.job_type t set declared_at = now()
