@@ -291,7 +291,7 @@ def test_the_secret_of_this_machine_opens_no_door_elsewhere(windlass: Cluster) -
 
 
 # They run until a signal and tell nothing; or what they print is for another program already.
-SILENT = {("api", ""), ("worker", ""), ("migrate", "sql")}
+SILENT = {("api", ""), ("worker", ""), ("migrate", "sql"), ("migrate", "grants")}
 
 
 @pytest.mark.parametrize("command", sorted(_COMMANDS))

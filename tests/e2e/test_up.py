@@ -173,7 +173,7 @@ def test_a_worker_that_is_killed_is_started_again_and_goes_on_with_its_jobs(runn
     running.until(job, "running")
     running.worker.kill()
     done = running.until(job, "completed")
-    assert (done["attempts"], done["failures"]) == (2, 0)
+    assert (done["attempts"], done["failures"]) == (2, 1)
     assert "the worker has ended by SIGKILL; it is started again" in running.said
 
 

@@ -72,19 +72,20 @@ async def opened(
         stack.push_async_callback(places.close)
         gate = await stack.enter_async_context(Gate(config, accounts))
         events = await stack.enter_async_context(Events(views, config))
+        readiness = Readiness(views, awaited)
         yield Parts(
             config=config,
             intake=intake,
             views=views,
             accounts=accounts,
-            catalogue=Catalogue(views, config.api, built_in),
+            catalogue=Catalogue(views, config.api, built_in, readiness.awaits_workers if awaited else None),
             gate=gate,
             events=events,
             gathering=gathering,
             places=places,
             access=access_log,
             shortcuts=shortcuts or Shortcuts(),
-            readiness=Readiness(views, awaited),
+            readiness=readiness,
         )
 
 

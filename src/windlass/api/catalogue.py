@@ -12,7 +12,7 @@ import asyncio
 import difflib
 import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from windlass.config import ApiConfig
@@ -34,12 +34,20 @@ class SubmittableType(NamedTuple):
 
 class Catalogue:
     """The declared types as they were some seconds ago at most; looked up again for one that was not there then.
-    `built_in`: what is known without any worker."""
+    `built_in`: what is known without any worker. `starting`: whether workers are starting, where this API was told which to
+    await; where it was not, it takes types that nobody has declared for some time after its own start."""
 
-    def __init__(self, views: Views, config: ApiConfig, built_in: Collection[Declared] = ()) -> None:
+    def __init__(
+        self,
+        views: Views,
+        config: ApiConfig,
+        built_in: Collection[Declared] = (),
+        starting: Callable[[], bool] | None = None,
+    ) -> None:
         self._views = views
         self._accepts_unknown = config.unknown_types == "accept"
         self._grace_s = config.unknown_type_grace_s
+        self._starting = starting
         self._started_at = time.monotonic()
         self._built_in = {one.name: one for one in built_in}
         self._any_declared = False
@@ -72,6 +80,8 @@ class Catalogue:
         """Whether workers that know other types may be about to declare them."""
         if self._grace_s == 0:
             return False
+        if self._starting is not None:
+            return self._starting()
         return not self._any_declared or time.monotonic() - self._started_at < self._grace_s
 
     async def _look_since(self, came_at: float) -> None:

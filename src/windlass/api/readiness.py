@@ -24,6 +24,9 @@ class Readiness:
         self._views = views
         self._awaited = awaited
 
+    def awaits_workers(self) -> bool:
+        return self._awaited is not None
+
     async def missing_workers(self) -> str | None:
         """What the awaited workers still lack; None: nothing. Once they were complete they are not looked at again: to
         take jobs no worker is needed."""

@@ -157,7 +157,7 @@ def up(
             if door is not None:
                 config = replace(config, api=replace(config.api, port=port_of(door)))
             plan = Plan(config, folder, door, secret, apps, demo, as_json, reload)
-            if config.store.database_url is None:
+            if config.store.database_url is None and not once:
                 first = "" if (folder / "postgres").exists() else ", with a new data folder"
                 say(f"starting PostgreSQL{first} …")
             with (
@@ -205,7 +205,8 @@ def _door(config: Config) -> socket.socket:
 
 
 def _run(plan: Plan, server: EmbeddedPostgres | None) -> None:
-    say("preparing the database …")
+    if plan.door is not None:
+        say("preparing the database …")
     report = run(prepare(plan.config))
     report |= {"data_dir": None if server is None else str(server.data_dir)}
     if plan.door is None:
