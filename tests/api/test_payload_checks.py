@@ -118,6 +118,17 @@ async def test_what_lives_is_what_counts_not_what_was_declared_last(api: Client,
     assert (answer.status_code, answer.json()["field"]) == (422, "payload.note")
 
 
+async def test_a_payload_that_fits_a_worker_which_has_just_started_is_not_refused(api: Client, store: Store) -> None:
+    old = await working(store, V1)
+    assert (await submitted(api, GOOD)).json()["payload_checked"], "what the old one takes is known now"
+    await store.upkeep.bury([old], "left")
+    await working(store, V2)
+    bulk = [{"type": "invoice", "payload": GOOD | {"note": "x"}}]
+    assert (await api.post("/v1/jobs/bulk", json=bulk)).status_code == 202
+    answer = await submitted(api, GOOD | {"note": "x"})
+    assert (answer.status_code, answer.json()["payload_checked"]) == (202, True)
+
+
 async def test_a_repeated_submission_is_the_first_job_though_its_type_has_changed(store: Store, parts: Parts) -> None:
     async def submit_afresh(**fields: Any) -> Submitted:
         """As an API that has just looked at the types."""

@@ -13,7 +13,7 @@ from windlass.store.statements import _ROOT, _parse
 # The statements of each kind, by file; and those of a file that another kind sends.
 FILES: dict[Kind, set[str]] = {
     "api": {"accounts", "intake", "hints", "views", "explain", "identity"},
-    "worker": {"claims", "effects", "workers", "upkeep", "wide", "hints", "intake"},
+    "worker": {"claims", "effects", "workers", "upkeep", "wide", "hints", "intake", "identity"},
     "owner": {"partitions", "rights", "testing"},
 }
 OF_WORKERS = {"sweep_spent", "sweep_revoked", "rest", "leave"}

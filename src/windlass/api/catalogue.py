@@ -76,6 +76,12 @@ class Catalogue:
             raise UnknownType(name, difflib.get_close_matches(name, self._types, 2))
         return found
 
+    async def afresh(self, name: str, *, asked_at: float | None = None) -> SubmittableType | None:
+        """The same as of now: what is some seconds old may be accepted by, never refused by."""
+        asked_at = time.monotonic() if asked_at is None else asked_at
+        await self._look_since(asked_at)
+        return await self.find(name, asked_at=asked_at)
+
     def _may_be_starting(self) -> bool:
         """Whether workers that know other types may be about to declare them."""
         if self._grace_s == 0:

@@ -44,9 +44,7 @@ async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> Subm
     try:
         checked = _check_payload(submission, found)
     except InvalidPayload:
-        if not await _was_stored_before(parts, submission):
-            raise
-        checked = False
+        found, checked = await _check_again(parts, submission, time.monotonic())
     job = new_job(submission, found and found.declared)
     bytes_max = parts.config.store.payload_bytes_max
     if not _is_harmless(submission, raw, bytes_max // _GROWS):
@@ -79,6 +77,18 @@ def _check_payload(submission: Submission, found: SubmittableType | None) -> boo
         return False
     found.check(submission.payload)
     return True
+
+
+async def _check_again(parts: Parts, submission: Submission, asked_at: float) -> tuple[SubmittableType | None, bool]:
+    """The type and whether it was checked, for a payload that does not fit the schema of some seconds ago: a worker that takes it
+    may have started since. `asked_at`: since when the schema must have been read."""
+    found = await parts.catalogue.afresh(submission.type, asked_at=asked_at)
+    try:
+        return found, _check_payload(submission, found)
+    except InvalidPayload:
+        if not await _was_stored_before(parts, submission):
+            raise
+    return found, False
 
 
 async def _was_stored_before(parts: Parts, submission: Submission) -> bool:
@@ -122,11 +132,11 @@ async def submit_many(parts: Parts, submissions: Sequence[Submission]) -> tuple[
             if found is None:
                 found = await parts.catalogue.find(submission.type, asked_at=asked_at)
             _check_attempts(submission, found)
-            unchecked += not _check_payload(submission, found)
-        except InvalidPayload as error:
-            if not await _was_stored_before(parts, submission):
-                raise _at(n, error) from None
-            unchecked += 1
+            try:
+                checked = _check_payload(submission, found)
+            except InvalidPayload:
+                found, checked = await _check_again(parts, submission, asked_at)
+            unchecked += not checked
         except InvalidJob as error:
             raise _at(n, error) from None
         jobs.append(new_job(submission, found and found.declared))

@@ -57,7 +57,7 @@ RIGHTS: Final = {
     "spent": Rights("", "si", "sud"),
     "revoked": Rights("", "siu", "sd"),
     "audit": Rights("", "si", ""),
-    "identity": Rights("", "s", ""),
+    "identity": Rights("", "s", "s"),
     "migration": Rights("s", "s", "s"),
     "tallied": Rights("", "s", "s"),
     "known": Rights("s", "s", "s"),
