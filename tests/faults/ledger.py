@@ -60,6 +60,20 @@ def toil(ctx: Context, seconds: float = 0.0) -> str:
     return str(ctx.token)
 
 
+@app.job(at_most_once=True)
+async def launch(ctx: AsyncContext, seconds: float = 0.0) -> None:
+    note(ctx, "start")
+    await asyncio.sleep(seconds)
+    note(ctx, "end")
+
+
+@app.job(at_most_once=True)
+def launch_blocking(ctx: Context, seconds: float = 0.0) -> None:
+    note(ctx, "start")
+    time.sleep(seconds)
+    note(ctx, "end")
+
+
 @app.job
 def fail(ctx: Context) -> None:
     note(ctx, "start")
