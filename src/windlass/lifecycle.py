@@ -262,7 +262,8 @@ def _lost(lease: Lease, base: Settlement, outcome: Lost, *, jitter: float) -> Se
     # A lease whose job row is out of sight, while its partition is removed, does not say how many attempts there may be.
     if spent and lease.max_attempts is not None and failures >= lease.max_attempts:
         error = Error(
-            "MayHaveRun", f"its process died while it ran, and this was attempt {failures} of {lease.max_attempts}"
+            "MayHaveRun",
+            f"its process died when it may have begun, and this was start {failures} of {lease.max_attempts}",
         )
         return _with_error(lost._replace(status=Status.FAILED), error)
     if not crashed:

@@ -128,6 +128,24 @@ async def swallows(ctx: AsyncContext) -> None:
         done.append(("swallowed", ctx.attempt))
 
 
+async def gathers(ctx: AsyncContext) -> str:
+    async def pay() -> None:
+        async with ctx.effect("pay") as effect:
+            _raise(effect, "times out")
+
+    await asyncio.gather(pay(), return_exceptions=True)
+    return "never mind"
+
+
+def swallows_blocking(ctx: Context) -> str:
+    try:
+        with ctx.effect("pay") as effect:
+            _raise(effect, "times out")
+    except BaseException:  # noqa: BLE001 - as a handler of a careless author does
+        done.append(("swallowed", ctx.attempt))
+    return "never mind"
+
+
 async def reserved(ctx: AsyncContext) -> None:
     async with ctx.effect("windlass:start"):
         pass
@@ -135,7 +153,7 @@ async def reserved(ctx: AsyncContext) -> None:
 
 HANDLERS = types_of(
     paid, paid_blocking, twice_at_once, twice_by_two_tasks, again_after_unknown, again_after_lost_record, unkeepable,
-    swallows, reserved,
+    swallows, gathers, swallows_blocking, reserved,
 )  # fmt: skip
 
 
@@ -229,6 +247,15 @@ async def test_the_question_cannot_be_swallowed(site: Placed) -> None:
     job_id = await site.enqueue("swallows")
     assert (await site.reaches(job_id, Status.HELD)).reason == needs_decision
     assert done == []
+
+
+@pytest.mark.parametrize("handler", ["gathers", "swallows_blocking"])
+async def test_a_handler_that_goes_on_without_the_answer_does_not_complete_its_job(site: Placed, handler: str) -> None:
+    job_id = await site.enqueue(handler)
+    job = await site.reaches(job_id, Status.HELD, Status.COMPLETED)
+    assert (job.status, job.reason) == (Status.HELD, needs_decision)
+    (attempt,) = await site.store.views.attempts(job_id)
+    assert "'pay' may have happened" in str(attempt.error)
 
 
 async def test_one_effect_is_not_begun_twice_at_once(site: Placed) -> None:

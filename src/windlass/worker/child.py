@@ -52,7 +52,7 @@ from windlass.worker.hooks import WorkerHook, start_worker, stop_worker
 from windlass.worker.loading import load_apps
 from windlass.worker.parentage import die_with, leave_signals_to_parent
 from windlass.worker.registry import JobType
-from windlass.worker.run import Run, completed, encoded, outcome_of
+from windlass.worker.run import Run, completed, encoded, outcome_of, unanswered
 
 T = TypeVar("T")
 
@@ -153,6 +153,8 @@ def _serve_one(channel: "Channel", work: Work, types: Mapping[str, JobType], rea
         outcome = contextvars.copy_context().run(_attempt, run, reach)
         channel.leave_if_forked()
         reach.end(run)
+        if run.undecided is not None and type(outcome) is Completed and not run.settled:
+            outcome = unanswered(run)
         if type(outcome) is Completed and outcome.result is not None:
             outcome = Completed(encoded(run, outcome.result))
         settled = run.settled

@@ -173,6 +173,12 @@ def stopped(run: Run) -> Outcome:
             return Released()
 
 
+def unanswered(run: Run) -> Held:
+    """What it means that a handler returned although a person must decide first: it has swallowed that it was to stop."""
+    message = f"effect {run.undecided!r} may have happened, and the handler went on without knowing"
+    return Held(needs_decision, Error("NeedsDecision", message))
+
+
 def _asked(run: Run, error: BaseException | None = None) -> Outcome:
     """Whatever the handler made of it, the job waits for the decision: another attempt could not go on either."""
     message = f"effect {run.undecided!r} may have happened"

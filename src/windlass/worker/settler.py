@@ -22,7 +22,7 @@ from windlass.pauses import Pauses
 from windlass.store.protocol import Claims, Receipt
 from windlass.telemetry import about
 from windlass.worker.hook_runner import HookRunner
-from windlass.worker.run import Run, encoded, qualified
+from windlass.worker.run import Run, encoded, qualified, unanswered
 
 _BATCH: Final = 250
 _PAUSE_S: Final = 0.05
@@ -69,6 +69,8 @@ class Settler:
             self._loop.call_soon_threadsafe(self._locks.release, [run.lease])
             self._finished_itself(run, ended_s - run.began_s)
             return
+        if run.undecided is not None and type(outcome) is Completed:
+            outcome = unanswered(run)
         if type(outcome) is Failed and outcome.final and (fields := unknown_fields(run, outcome)):
             self._undecided[run.lease.job_id] = run.lease
             self._loop.call_soon_threadsafe(self._decide_soon, run, outcome, ended_s, fields)
