@@ -260,7 +260,7 @@ async def test_what_a_handler_enqueues_goes_where_its_own_job_came_from(rig: Rig
     await isolation.aclose()
 
 
-@pytest.mark.parametrize("handler", ["pays", "plainly_pays"])
+@pytest.mark.parametrize("handler", ["pays", "plainly_pays", "gathers_payments"])
 async def test_effects_are_recorded_from_a_process_of_its_own(rig: Rig, config: StoreConfig, handler: str) -> None:
     worker = await rig.worker(types=[handler])
     await rig.enqueue(2, type=handler)
