@@ -10,6 +10,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import UUID, uuid4
@@ -51,7 +52,7 @@ async def test_no_job_begins_twice_however_often_the_database_crashes(server: Em
         with node(server.url, ledger, threads=4) as here:
             here.ready()
             for kill in range(1, KILLS + 1):
-                await aeventually(lambda least=kill * JOBS // (KILLS + 2): _have_begun(ledger, least), 60)
+                await aeventually(partial(_have_begun, ledger, kill * JOBS // (KILLS + 2)), 60)
                 await asyncio.to_thread(_crash, server)
             jobs = await aeventually(lambda: _finished(store, ids), 120)
         assert (await store.views.check()).clean

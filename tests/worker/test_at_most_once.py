@@ -8,11 +8,16 @@ import asyncpg
 import pytest
 
 from tests.eventually import aeventually
+from tests.factory import Rig
 from tests.worker.placed import Placed, placed
 from windlass import App, AsyncContext, Context, Retry, Snooze
+from windlass.bus.protocol import NoWaker
 from windlass.config import StoreConfig
 from windlass.errors import InvalidJob, Misconfigured
 from windlass.model import Decision, Job, Status, needs_decision, start_key
+from windlass.store.store import Store
+from windlass.worker.aftermath import End, see_off
+from windlass.worker.slots import Begun, State
 
 Sql = asyncpg.Connection
 
@@ -143,6 +148,20 @@ async def test_one_that_goes_back_before_it_began_leaves_no_record(config: Store
         await site.reaches(first, Status.FAILED)
         assert (await site.reaches(second, Status.READY)).failures == 0
     assert await sql.fetchval("select count(*) from windlass.effect where job_id = $1", second) == 0
+
+
+async def test_one_whose_worker_died_before_its_start_was_recorded_has_not_begun(rig: Rig, store: Store) -> None:
+    """The worker has given it a thread, and waited for the database to record the start."""
+    await store.upkeep.declare([app.types["once"].declared()])
+    await rig.enqueue(2, type="once", max_attempts=1)
+    worker = await rig.worker(types=["once"])
+    leases = await worker.claim()
+    await worker.claims.intend(leases[0], start_key, "ask")
+    at_work = [Begun(n, lease.job_id, lease.attempt, 0.0, 60.0, State.BEGUN) for n, lease in enumerate(leases)]
+    end = End(worker.id, crashed=True, begun=at_work)
+    assert await see_off([end], store.upkeep, store.claims(), NoWaker())
+    jobs = [await store.views.job(lease.job_id) for lease in leases]
+    assert [(job.status, job.failures) for job in jobs] == [(Status.FAILED, 1), (Status.READY, 0)]
 
 
 def test_more_than_one_attempt_is_refused_when_it_is_declared() -> None:

@@ -324,6 +324,10 @@ class Upkeep:
         rows = await self._postgres.fetch("renew", ids, lease_ttl_s, [lost_threads.get(one, 0) for one in ids])
         return {row["id"]: row["draining"] for row in rows}
 
+    async def unstarted(self, job_ids: Collection[UUID]) -> set[UUID]:
+        """Those of the jobs that are started once at most and have certainly not begun: no start of theirs is recorded."""
+        return {row["job_id"] for row in await self._postgres.pinned("unstarted", sorted(job_ids))}
+
     async def held_by(self, worker_ids: Collection[UUID], *, limit: int = _PAGE) -> list[Lease]:
         """The leases these workers hold, dead or alive."""
         return [Lease._make(row) for row in await self._postgres.pinned("held_by", sorted(worker_ids), limit)]

@@ -124,12 +124,25 @@ async def _settle_held(ends: Sequence[End], upkeep: Upkeep, claims: Claims, read
     while leases := await upkeep.held_by(by_id):
         now_s = steady_s()
         outcomes = [(lease, verdict(lease, by_id[lease.worker_id], now_s)) for lease in leases]
+        outcomes = await _spare_unstarted(outcomes, upkeep)
         settled = [(lease, outcome, settle(lease, outcome, jitter=random.random())) for lease, outcome in outcomes]
         receipt = await claims.settle([settlement for _, _, settlement in settled])
         ready += [lease for lease in leases if receipt.moved.get(lease.job_id) is Status.READY]
         _report(settled, receipt.moved, by_id)
         if not receipt.moved:  # another has them all in hand
             return
+
+
+async def _spare_unstarted(outcomes: Sequence[tuple[Lease, Outcome]], upkeep: Upkeep) -> list[tuple[Lease, Outcome]]:
+    """A job that is started once at most has a thread before its start is recorded, and begins after that."""
+    charged = {lease.job_id for lease, outcome in outcomes if isinstance(outcome, Lost) and outcome.spent}
+    unstarted = await upkeep.unstarted(charged) if charged else set()
+    return [
+        (lease, Lost(crashed=outcome.crashed, begun=False, spent=False))
+        if lease.job_id in unstarted and isinstance(outcome, Lost)
+        else (lease, outcome)
+        for lease, outcome in outcomes
+    ]
 
 
 def _wants(leases: Iterable[Lease]) -> list[Want]:

@@ -276,8 +276,8 @@ def plainly_pays(ctx: Context, times_out: bool) -> bool:
 @app.job
 async def gathers_payments(ctx: AsyncContext, times_out: bool) -> bool:
     """Goes on, whatever becomes of them."""
-    (needed,) = await asyncio.gather(pays(ctx, times_out=times_out), return_exceptions=True)
-    return needed is True
+    ends: list[Any] = await asyncio.gather(pays(ctx, times_out=times_out), return_exceptions=True)
+    return ends == [True]
 
 
 @app.job(at_most_once=True)

@@ -86,6 +86,9 @@ class Upkeep(Protocol):
         """Push out leases; says of each living worker whether it should drain. One that is missing must stop.
         `lost_threads`: held by handlers that cannot be stopped."""
 
+    async def unstarted(self, job_ids: Collection[UUID]) -> set[UUID]:
+        """Those of the jobs that are started once at most and have certainly not begun: no start of theirs is recorded."""
+
     async def held_by(self, worker_ids: Collection[UUID], *, limit: int = ...) -> list[Lease]:
         """The leases these workers hold, dead or alive."""
 

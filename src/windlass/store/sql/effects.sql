@@ -60,6 +60,14 @@ with mine as (
 )
 select m.job_id from mine m;
 
+-- name: unstarted
+-- Of jobs whose worker has died, those that have certainly not begun: they are started once at most, and no start is recorded. A
+-- start that is being recorded at this moment keeps the job from beginning ever again, which errs on the safe side.
+select r.job_id from windlass.running r
+where r.job_id = any ($1::uuid[])
+  and exists (select from windlass.job_type t where t.name = r.type and t.at_most_once)
+  and not exists (select from windlass.effect e where e.job_id = any (array[r.job_id]) and e.key = 'windlass:start');
+
 -- name: lock_undecided
 -- Keep others from deciding the same job meanwhile. A statement of its own: the next one's snapshot then sees what they decided.
 select h.job_id from windlass.held h
