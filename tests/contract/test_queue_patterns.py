@@ -90,6 +90,15 @@ async def test_of_many_queues_each_is_looked_at_within_the_bound(rig: Rig, store
     assert set(served.values()) == {3}
 
 
+async def test_a_long_queue_is_not_slowed_down_by_hundreds_that_give_nothing(rig: Rig, store: Store) -> None:
+    worker = await rig.worker(threads=100, queues=["*"])
+    await store.intake.enqueue([NewJob("of-others", {}, queue=f"other-{n}") for n in range(page_steps - 10)])
+    await enqueue_in(store, *["long"] * 100)
+    ask = Ask(worker.id, ["*"], worker.types, free=100, most=50)
+    for _ in range(2):
+        assert len(await worker.claims.claim(ask)) == 50
+
+
 async def test_a_claim_goes_on_to_the_next_page_while_it_has_room_up_to_a_bound(
     rig: Rig, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

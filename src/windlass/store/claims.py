@@ -6,6 +6,7 @@ lease that was lost changes nothing and is reported.
 
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -88,7 +89,7 @@ class Claims(EffectLedger):
             after = self._next_page.get(place, BEFORE_ALL)
             try:
                 page = await page_of_lines(self._postgres, patterns, after, widest=ask.free)
-                rows = await self._take(left, looks | page.lowest, lines=len(page.lowest))
+                rows = await self._take_shares(left, looks | page.lowest, lines=len(page.lowest))
             except WindlassError:
                 if taken:
                     break  # what was claimed before must be begun; whatever is wrong shows at the next claim
@@ -97,9 +98,7 @@ class Claims(EffectLedger):
             if after == page.end == BEFORE_ALL:
                 return taken + rows, n == 0
             taken += rows
-            threads = sum(row["threads"] for row in rows)
-            left = replace(left, busy=left.busy + threads, budget=_budget(left) - threads, most=left.most - len(rows))
-            looks = {}
+            left, looks = _after(left, rows), {}
             if left.most <= 0 or _budget(left) <= 0 or (page.end == BEFORE_ALL and began_at == BEFORE_ALL):
                 break
         return taken, False
@@ -112,12 +111,30 @@ class Claims(EffectLedger):
             return [lease for lease in leases if lease.payload is not None]
         return leases
 
-    async def _take(self, ask: Ask, looks: Looks, *, lines: int = 0) -> list[asyncpg.Record]:
-        """`lines`: how many of the looks are at lines that were found by pattern."""
+    async def _take_shares(self, ask: Ask, looks: Looks, *, lines: int) -> list[asyncpg.Record]:
+        """`lines`: how many of the looks are at lines that were found by pattern. Of hundreds each gives a share, because every row
+        that is looked at is locked. Those that gave all of theirs are asked again while there is room: beside hundreds of lines that
+        give nothing, of paused queues or of types we do not know, a long one would be left with a few jobs a claim."""
+        if lines <= _FEW_LINES:
+            return await self._take(ask, looks)
+        each = max(_SHARE_LEAST, _SHARE * min(ask.most, _budget(ask)) // lines)
+        rows = await self._take(ask, looks, each)
+        given = Counter((row["queue"], row["threads"]) for row in rows)
+        longer = {line: rank for line, rank in looks.items() if given[line] >= each}
+        left = _after(ask, rows)
+        if longer and left.most > 0 and _budget(left) > 0:
+            try:
+                rows += await self._take(left, longer)
+            except (
+                WindlassError
+            ) as error:  # what was claimed before must be begun; whatever is wrong shows at the next claim
+                _log.debug("claiming more from long queues: %s", error)
+        return rows
+
+    async def _take(self, ask: Ask, looks: Looks, each: int | None = None) -> list[asyncpg.Record]:
+        """`each`: the most from one line."""
         queues, demands = [queue for queue, _ in looks], [demand for _, demand in looks]
-        each = ask.most
-        if lines > _FEW_LINES:  # hundreds of lines, and each row that is looked at is locked: a share of each will do
-            each = max(_SHARE_LEAST, _SHARE * min(ask.most, _budget(ask)) // lines)
+        each = ask.most if each is None else each
         args = (queues, demands, list(looks.values()), ask.types, _budget(ask), ask.busy, ask.most, each)
         statement = "claim_leaving" if ask.in_line else "claim"
         try:
@@ -293,6 +310,12 @@ def _named_lines(ask: Ask) -> Looks:
     """Every line there may be in the queues that are served by name, from its beginning."""
     widths = range(1, min(ask.free, thread_demand_max) + 1)
     return {(queue, width): _LOWEST for queue in ask.queues if not is_pattern(queue) for width in widths}
+
+
+def _after(ask: Ask, rows: list[asyncpg.Record]) -> Ask:
+    """What is still asked for when these have been claimed."""
+    threads = sum(row["threads"] for row in rows)
+    return replace(ask, busy=ask.busy + threads, budget=_budget(ask) - threads, most=ask.most - len(rows))
 
 
 def _budget(ask: Ask) -> int:
