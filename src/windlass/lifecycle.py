@@ -49,9 +49,11 @@ class Failed(NamedTuple):
 
 
 class TimedOut(NamedTuple):
-    """The attempt ran longer than it may, and its threads are free again."""
+    """The attempt ran longer than it may, and its threads are free again. `traceback`: where it was when it was stopped,
+    as far as that is known."""
 
     after_s: float
+    traceback: str = ""
 
 
 class Snoozed(NamedTuple):
@@ -159,10 +161,9 @@ def settle(
     match outcome:
         case Failed(error, delay_s, final):
             return _failed(lease, base, error, delay_s=delay_s, final=final, jitter=jitter)
-        case TimedOut(after_s):
-            error = Error(
-                "TimedOut", f"ran longer than its timeout of {lease.timeout_s:g} s (stopped after {after_s:.3f} s)"
-            )
+        case TimedOut(after_s, traceback):
+            message = f"ran longer than its timeout of {lease.timeout_s:g} s (stopped after {after_s:.3f} s)"
+            error = Error("TimedOut", message, traceback)
             return _failed(lease, base, error, delay_s=None, final=at_most_once, jitter=jitter)
         case Snoozed(delay_s):
             return base._replace(status=Status.SCHEDULED, delay_s=_delay(delay_s))

@@ -142,16 +142,22 @@ async def test_what_else_a_handler_can_do_has_its_own_line(config: StoreConfig, 
         while True:
             time.sleep(0.01)
 
-    async with placed(config, types_of(snoozes, cancels, fails, slow), worker=ALL) as worker:
+    async def awaits() -> None:
+        await asyncio.sleep(600)
+
+    async with placed(config, types_of(snoozes, cancels, fails, slow, awaits), worker=ALL) as worker:
         snoozed = await lines.one(await worker.enqueue("snoozes"), "job snoozed")
         cancelled = await lines.one(await worker.enqueue("cancels"), "job cancelled")
         dead = await lines.one(await worker.enqueue("fails"), "job dead-lettered")
         late = await lines.one(await worker.enqueue("slow", timeout_s=0.1, retry=LATER), "job timed out")
+        late_await = await lines.one(await worker.enqueue("awaits", timeout_s=0.1, retry=LATER), "job timed out")
     assert (snoozed["level"], snoozed["next_try_s"], "failures" in snoozed) == ("INFO", 300, False)
     assert (cancelled["level"], cancelled["error"]) == ("INFO", "Cancelled: not wanted")
     assert (dead["level"], dead["failures"], dead["status"]) == ("ERROR", 1, "failed")
     assert (late["level"], late["next_try_s"]) == ("WARNING", 600)
     assert "timeout of 0.1 s" in late["error"]
+    assert "in slow" in late["exception"], "where it was when it was stopped"
+    assert "asyncio.sleep(600)" in late_await["exception"]
 
 
 async def test_a_failure_of_a_cancelled_job_is_reported_as_its_cancellation(config: StoreConfig, lines: Lines) -> None:

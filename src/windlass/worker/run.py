@@ -156,17 +156,18 @@ def _outcome_of(error: BaseException, run: Run) -> Outcome:
             return Failed(_described(error), final=True)
     # What a shutdown makes a handler raise is no failure of its job; what a timeout does is one either way.
     if run.stop in {Stop.SHUTDOWN, Stop.LOST} or (run.stop is not None and not isinstance(error, Exception)):
-        return stopped(run)
+        return stopped(run, error)
     return Failed(_described(error))
 
 
-def stopped(run: Run) -> Outcome:
-    """What it means that a handler heeded its request to stop."""
+def stopped(run: Run, error: BaseException | None = None) -> Outcome:
+    """What it means that a handler heeded its request to stop. `error`: what it was stopped with; its frames show where
+    the handler spent its time."""
     if run.undecided is not None:
         return _asked(run)
     match run.stop:
         case Stop.TIMEOUT:
-            return TimedOut(steady_s() - run.began_s)
+            return TimedOut(steady_s() - run.began_s, "" if error is None else _described(error).traceback)
         case Stop.CANCEL:
             return Cancelled("cancelled on request")
         case _:
