@@ -211,10 +211,26 @@ def test_what_cannot_work_is_one_line(
 
 
 def test_an_app_that_cannot_be_imported_ends_it_with_its_name(data_dir: Path) -> None:
-    code, said = refused("--port", "0", "--app", "nowhere:app", "--data-dir", str(data_dir))
+    code, said = refused("--port", "0", "--app", "examples.nowhere:app", "--data-dir", str(data_dir))
     assert code == 2
-    assert said[-1] == "windlass: app 'nowhere:app' cannot be imported: ModuleNotFoundError: No module named 'nowhere'"
+    assert said[-1] == (
+        "windlass: app 'examples.nowhere:app' cannot be imported: "
+        "ModuleNotFoundError: No module named 'examples.nowhere'"
+    )
     assert not (data_dir / "address").exists()
+
+
+@pytest.mark.parametrize(
+    ("app", "says"),
+    [
+        ("nowhere:app", "app 'nowhere:app' cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
+        ("examples.hello", "'examples.hello' names no app; write module:attribute, such as tasks:app"),
+    ],
+)
+def test_a_mistyped_app_is_told_before_anything_is_made_for_it(tmp_path: Path, app: str, says: str) -> None:
+    folder = tmp_path / "data"
+    assert refused("--port", "0", "--app", app, "--data-dir", str(folder)) == (2, [f"windlass: {says}"])
+    assert not folder.exists()
 
 
 def test_a_secret_that_was_cut_short_is_not_used(tmp_path: Path) -> None:

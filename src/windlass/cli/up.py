@@ -32,7 +32,7 @@ from windlass.cli.login import link
 from windlass.cli.notices import begin_serving, say
 from windlass.cli.output import counted
 from windlass.cli.wiring import database, home, run, settings
-from windlass.cli.worker import Processes, Queues, Reload, Threads, Workers, process_options
+from windlass.cli.worker import Processes, Queues, Reload, Threads, Workers, checked_specs, process_options
 from windlass.clock import steady_s
 from windlass.config import AuthConfig, Config, redacted
 from windlass.embedded.binaries import find_postgres, find_valkey
@@ -43,7 +43,7 @@ from windlass.model import by_status
 from windlass.store import migrate
 from windlass.store.connections import connect
 from windlass.store.store import open_store
-from windlass.worker.loading import BUILT_IN, specs_in
+from windlass.worker.loading import BUILT_IN
 from windlass.worker.parentage import started_ticks
 
 _LOOK_S: Final = 0.05
@@ -149,7 +149,7 @@ def up(
         raise Misconfigured(f"--redis starts a Valkey of its own: leave it out, or {said}")
     if not once:
         _require_extras(config, redis=redis)
-    apps = ",".join([BUILT_IN, *(spec for text in app or () for spec in specs_in(text))])
+    apps = ",".join([BUILT_IN, *checked_specs(app or [])])
     try:
         with home(config, data_dir, ephemeral=ephemeral) as folder:
             config, secret = (config, None) if once else _with_secret(config, folder)

@@ -1,10 +1,12 @@
 """`windlass worker`: a supervisor and its workers, until a signal."""
 
+import logging
 import os
 import socket
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from uuid import UUID, uuid4
 
 import typer
@@ -13,7 +15,7 @@ from windlass import telemetry
 from windlass.bus.postgres import Listener, PostgresWaker
 from windlass.bus.redis import reaching_all
 from windlass.cli.environs import secrets_of
-from windlass.cli.notices import begin_serving
+from windlass.cli.notices import begin_serving, say
 from windlass.cli.wiring import run, settings
 from windlass.config import AuthConfig, Config
 from windlass.errors import InvalidJob, Misconfigured
@@ -24,10 +26,12 @@ from windlass.store.protocol import channel
 from windlass.store.store import Store, open_store
 from windlass.unhandled import log_unhandled
 from windlass.worker.berth import Crew
-from windlass.worker.loading import BUILT_IN, specs_in
+from windlass.worker.loading import BUILT_IN, check_specs, specs_in
 from windlass.worker.parentage import die_with
 from windlass.worker.signals import Interrupted, Signals
 from windlass.worker.supervisor import supervise
+
+_APP_REFUSED: Final = 2  # as a worker process ends that cannot import its app
 
 Apps = Annotated[
     list[str],
@@ -97,7 +101,7 @@ def worker(
         check_text("--name", name, 100)
     except InvalidJob as problem:
         raise Misconfigured(str(problem)) from None
-    specs = [spec for text in app for spec in specs_in(text)]
+    specs = checked_specs(app)
     if BUILT_IN in specs:
         require("the built-in job types", "jobs")
     if config.redis.redis_url is not None:
@@ -108,6 +112,17 @@ def worker(
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     crew = Crew(config, ",".join(specs), name, UUID(supervisor) if supervisor else uuid4(), reload=reload)
     raise typer.Exit(run(serve(crew)))
+
+
+def checked_specs(texts: Iterable[str]) -> list[str]:
+    """The apps that the options name, `a:app,b:app` each; one that cannot be there is told before anything is started."""
+    specs = [spec for text in texts for spec in specs_in(text)]
+    try:
+        check_specs(specs)
+    except Misconfigured as problem:
+        say(str(problem), logging.ERROR)
+        raise typer.Exit(_APP_REFUSED) from None
+    return specs
 
 
 def process_options(threads: int | None, processes: int | None, workers: str | None) -> dict[str, Any]:

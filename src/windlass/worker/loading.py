@@ -1,6 +1,7 @@
 """Finding the user's apps: `module:attribute`, looked for in the working folder too; several, separated by commas."""
 
 import importlib
+import importlib.util
 import logging
 import os
 import sys
@@ -62,13 +63,25 @@ def specs_in(text: str) -> list[str]:
     return list(dict.fromkeys(spec.strip() for spec in text.split(",") if spec.strip())) or [text]
 
 
+def check_specs(specs: Iterable[str]) -> None:
+    """Refuse what names no app, or a package that is not there, without importing anything: a mistyped name is told before
+    a database is made for it. Raises Misconfigured."""
+    for spec in specs:
+        module_name, _ = _split(spec)
+        _look_in_the_working_folder()
+        package = module_name.partition(".")[0]
+        try:
+            found = importlib.util.find_spec(package)
+        except (ImportError, ValueError):  # some finder fails on it: to import it will tell why
+            continue
+        if found is None:
+            raise Misconfigured(f"app {spec!r} cannot be imported: ModuleNotFoundError: No module named {package!r}")
+
+
 def load_app(spec: str) -> Any:
     """The app of that name, imported; raises Misconfigured with one line that says what is wrong."""
-    module_name, colon, attribute = spec.partition(":")
-    if not module_name or not colon or not attribute:
-        raise Misconfigured(f"{spec!r} names no app; write module:attribute, such as tasks:app")
-    if os.getcwd() not in sys.path and "" not in sys.path:  # noqa: PTH109 - sys.path holds texts
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    module_name, attribute = _split(spec)
+    _look_in_the_working_folder()
     try:
         app = importlib.import_module(module_name)
         for name in attribute.split("."):
@@ -79,6 +92,19 @@ def load_app(spec: str) -> Any:
     if not isinstance(types, Mapping) or not all(isinstance(each, JobType) for each in types.values()):
         raise Misconfigured(f"{spec!r} is no windlass App, but {type(app).__name__}")
     return app
+
+
+def _split(spec: str) -> tuple[str, str]:
+    """The name of the module, and that of its attribute."""
+    module_name, colon, attribute = spec.partition(":")
+    if not module_name or not colon or not attribute:
+        raise Misconfigured(f"{spec!r} names no app; write module:attribute, such as tasks:app")
+    return module_name, attribute
+
+
+def _look_in_the_working_folder() -> None:
+    if os.getcwd() not in sys.path and "" not in sys.path:  # noqa: PTH109 - sys.path holds texts
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
 
 
 def _merged(apps: Mapping[str, Any]) -> Mapping[str, JobType]:
