@@ -171,6 +171,7 @@ def _scheduled(facts: Facts) -> Iterable[Obstacle]:
 
 
 _START: Final = "windlass worker --app MODULE:APP"
+_BUILT_IN: Final = "windlass.jobs:app"
 _NO_LEADER: Final = "no worker leads just now; start one, or look at the logs of those that run"
 
 
@@ -248,10 +249,11 @@ def _unserved(facts: Facts) -> Iterable[Obstacle]:
         return
     knows, serves = any(hand.knows for hand in hands), any(hand.serves for hand in hands)
     if not knows:
-        detail = f"none of the {_count(len(hands), 'living worker')} knows the type {job.type}"
-        yield Obstacle("type_unknown", detail, f"start a worker with an app that declares {job.type}: {_START}")
+        detail = f"no living worker, of {len(hands):,}, knows the type {job.type}"
+        cure = f"start a worker with an app that declares {job.type}: {_START} (the built-in types: {_BUILT_IN})"
+        yield Obstacle("type_unknown", detail, cure)
     if not serves:
-        detail = f"none of the {_count(len(hands), 'living worker')} serves the queue {job.queue}"
+        detail = f"no living worker, of {len(hands):,}, serves the queue {job.queue}"
         yield Obstacle("queue_unserved", detail, f"start a worker with --queues {job.queue}")
     if not (knows and serves):
         return

@@ -345,8 +345,8 @@ class Job:
 
     @property
     def next_try_at(self) -> datetime | None:
-        """When a job between two tries may start again; None for one that was never tried, runs or is finished."""
-        return self.ready_at if self.attempt > 0 and self.status in PENDING else None
+        """When a job between two tries may start again; None for one that was never tried, is held, runs or is finished."""
+        return self.ready_at if self.attempt > 0 and self.status in {Status.SCHEDULED, Status.READY} else None
 
     @property
     def updated_at(self) -> datetime:

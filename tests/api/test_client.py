@@ -19,7 +19,7 @@ from tests.pressure import Stopwatch
 from windlass import AsyncClient, Client, errors, wire
 from windlass.api.parts import Parts
 from windlass.api.server import Server
-from windlass.lifecycle import Completed, Failed
+from windlass.lifecycle import Completed, Failed, Held
 from windlass.model import Error, Status
 from windlass.sdk import asks
 from windlass.store.store import Store
@@ -360,6 +360,26 @@ async def test_a_result_that_takes_longer_is_heard_of_by_a_stream(client: AsyncC
     await finish(rig, Completed([1, None]))
     assert await waiting == [1, None]
     await aeventually(lambda: answered(parts.events.open_streams == 0))
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_whoever_waits_is_told_once_that_the_job_is_held(
+    client: AsyncClient, parts: Parts, rig: Rig, late: bool
+) -> None:
+    handle = await client.submit("echo")
+    held = asyncio.Queue[asks.Job]()
+    if not late:
+        await finish(rig, Held("needs decision"))
+    waiting = asyncio.create_task(client.finished(handle.id, 20, on_held=held.put_nowait))
+    if late:
+        await aeventually(lambda: answered(parts.events.open_streams == 1))
+        await finish(rig, Held("needs decision"))
+    job = await held.get()
+    assert (job.id, job.status, job.reason) == (handle.id, "held", "needs decision")
+    await aeventually(lambda: answered(parts.events.open_streams == 1))
+    await client.cancel(handle.id)
+    assert (await waiting).status == "cancelled"
+    assert held.empty()
 
 
 async def answered(value: bool) -> bool:

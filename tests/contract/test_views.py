@@ -8,7 +8,7 @@ import pytest
 
 from tests.factory import Rig
 from windlass.errors import JobNotFound
-from windlass.lifecycle import Completed, Failed, Lost, Released, settle
+from windlass.lifecycle import Completed, Failed, Held, Lost, Released, settle
 from windlass.model import FINISHED, Error, Job, Status
 from windlass.store.store import Store
 
@@ -199,6 +199,15 @@ async def test_a_job_between_tries_shows_its_last_error_and_its_next_try(rig: Ri
     await worker.settle(lease, Completed())
     finished = await store.views.job(job_id)
     assert (finished.error, finished.next_try_at, finished.updated_at) == (None, None, finished.finished_at)
+
+
+async def test_a_held_job_has_no_next_try(rig: Rig, store: Store) -> None:
+    (job_id,) = await rig.enqueue()
+    worker = await rig.worker()
+    (lease,) = await worker.claim()
+    await worker.settle(lease, Held("needs decision", Error("NeedsDecision", "who knows")))
+    held = await store.views.job(job_id)
+    assert (held.status, held.attempt, held.next_try_at) == (Status.HELD, 1, None)
 
 
 async def _shows_its_last_attempt(store: Store, job_id: UUID, attempt: int, status: Status) -> Job:

@@ -125,7 +125,13 @@ def test_what_is_no_id_of_any_job_is_refused(cluster: Cluster, written: str, cod
 
 
 @pytest.mark.parametrize(
-    ("words", "meant"), [(["jbos"], "jobs"), (["dead-leters", "list"], "dead-letters"), (["jobs", "lst"], "list")]
+    ("words", "meant"),
+    [
+        (["jbos"], "jobs"),
+        (["dead-leters", "list"], "dead-letters"),
+        (["jobs", "lst"], "list"),
+        (["worker", "list"], "workers list"),
+    ],
 )
 def test_a_command_that_is_nearly_right_is_named(words: list[str], meant: str) -> None:
     done = command(*words)

@@ -80,6 +80,13 @@ def test_a_job_that_waits_is_told_what_for(case: str, status: Status) -> None:
     assert codes(facts(status, **over)) == expected
 
 
+def test_where_nobody_knows_the_type_the_app_of_the_built_in_ones_is_named() -> None:
+    (obstacle,) = explain(facts(Status.HELD, hands=[hand(knows=False)])).obstacles
+    assert obstacle.detail == f"no living worker, of 1, knows the type {JOB.type}"
+    assert obstacle.cure is not None
+    assert "the built-in types: windlass.jobs:app" in obstacle.cure
+
+
 SCHEDULED: dict[str, tuple[dict[str, Any], list[str]]] = {
     "first": ({}, ["scheduled"]),
     "failed": ({"job": {"attempt": 1, "failures": 1}, "ended": "failed"}, ["backing_off"]),

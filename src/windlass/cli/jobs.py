@@ -20,7 +20,21 @@ from windlass.cli.filters import (
     chosen,
 )
 from windlass.cli.ids import Id, Ids, resolve, resolve_all
-from windlass.cli.output import Json, Yes, ago, clean, clean_lines, counted, facts, moment, say, say_json, span, table
+from windlass.cli.output import (
+    Json,
+    Yes,
+    ago,
+    clean,
+    clean_lines,
+    counted,
+    facts,
+    moment,
+    note,
+    say,
+    say_json,
+    span,
+    table,
+)
 from windlass.errors import JobCancelled, JobFailed, ResultNotStored
 from windlass.model import FINISHED
 
@@ -178,7 +192,7 @@ def wait(
     Example: windlass jobs wait "$(windlass submit add_numbers '{"a": 2, "b": 3}')" --timeout 30
     """
     with remote.client() as client:
-        show_end(client.finished(resolve(client, job_id), timeout_s), as_json=as_json)
+        show_end(client.finished(resolve(client, job_id), timeout_s, on_held=note_held), as_json=as_json)
 
 
 @app.command()
@@ -250,6 +264,11 @@ def show_jobs(jobs: "Iterable[Job]", *, expiry: bool = False) -> None:
     )
 
 
+def note_held(job: "Job") -> None:
+    """For whoever waits for a job: nobody would guess that it waits for them, or for a worker that is not there."""
+    note(f"{job.id} is held: {clean(job.reason or '')}; what would help: windlass jobs explain {job.id}")
+
+
 def show_end(job: "Job", *, as_json: bool) -> None:
     """What became of a job that is finished: its result, or the error as the command's own."""
     if as_json:
@@ -300,6 +319,8 @@ def job_note(job: "Job") -> str:
         return f"{job.progress:.0%} {job.progress_note or ''}".strip()
     if job.error is not None:
         failure = f"{job.error.type}: {job.error.message}"
+        if job.status == "held":  # until somebody acts, whatever time its next try was due
+            return f"{job.reason}; {failure}"
         if job.next_try_at is not None:
             return f"{_next_try(job.next_try_at)}; {failure}"
         return f"before: {failure}" if job.status == "running" else failure

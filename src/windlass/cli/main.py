@@ -61,6 +61,8 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first word names; one that is nearly right is named in the error."""
+        if args[:2] == ["worker", "list"]:  # else it would ask for an --app, and never say what is wrong
+            raise _USAGE("No such command 'worker list'. Did you mean workers list?", ctx)
         try:
             return super().resolve_command(ctx, args)
         except _USAGE as error:

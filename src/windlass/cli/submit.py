@@ -8,7 +8,7 @@ import typer
 
 from windlass.cli import remote
 from windlass.cli.filters import seconds, when
-from windlass.cli.jobs import show_end
+from windlass.cli.jobs import note_held, show_end
 from windlass.cli.output import Json, note, say, say_json
 from windlass.errors import InvalidPayload
 
@@ -58,7 +58,7 @@ def submit(
             idempotency_key=key,
         )
         if wait:
-            show_end(client.finished(handle.id, wait_timeout_s), as_json=as_json)
+            show_end(client.finished(handle.id, wait_timeout_s, on_held=note_held), as_json=as_json)
         elif as_json:
             say_json({"id": handle.id, "duplicate": handle.duplicate})
         else:

@@ -130,9 +130,12 @@ class AsyncClient:
         """Wait until it is finished; raises JobFailed, JobCancelled, or TimeoutError when that takes too long."""
         return waiting.result_of(await self.finished(job_id, timeout_s))
 
-    async def finished(self, job_id: UUID, timeout_s: float | None = None) -> Job:
-        """Wait until it is finished, whatever became of it."""
-        return await waiting.finished(self._exchange, job_id, timeout_s)
+    async def finished(
+        self, job_id: UUID, timeout_s: float | None = None, *, on_held: Callable[[Job], None] | None = None
+    ) -> Job:
+        """Wait until it is finished, whatever became of it. `on_held` is called once with the job, when it is first
+        seen to be held: it waits for a person, or for a worker that knows it."""
+        return await waiting.finished(self._exchange, job_id, timeout_s, on_held)
 
     async def stats(self) -> wire.Stats:
         return await self.ask(asks.stats())

@@ -101,8 +101,12 @@ class Client:
         """Wait until it is finished; raises JobFailed, JobCancelled, or TimeoutError when that takes too long."""
         return self._wait(lambda: self._client.result(job_id, timeout_s))
 
-    def finished(self, job_id: UUID, timeout_s: float | None = None) -> Job:
-        return self._wait(lambda: self._client.finished(job_id, timeout_s))
+    def finished(
+        self, job_id: UUID, timeout_s: float | None = None, *, on_held: Callable[[Job], None] | None = None
+    ) -> Job:
+        """Wait until it is finished, whatever became of it. `on_held` is called, in another thread, once with the
+        job, when it is first seen to be held: it waits for a person, or for a worker that knows it."""
+        return self._wait(lambda: self._client.finished(job_id, timeout_s, on_held=on_held))
 
     def stats(self) -> wire.Stats:
         return self._wait(self._client.stats)

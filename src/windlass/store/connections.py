@@ -185,7 +185,9 @@ def _keep_alive(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
 
 def _url(config: StoreConfig) -> str:
     if not config.database_url:
-        raise Misconfigured("no database: set WINDLASS_DATABASE_URL (`windlass up` brings one of its own)")
+        raise Misconfigured(
+            "no database: set WINDLASS_DATABASE_URL (to the address that `windlass up` prints as its database, if that runs)"
+        )
     return config.database_url
 
 
