@@ -183,6 +183,19 @@ async def test_an_unknown_type_is_taken_while_workers_may_be_starting(store: Sto
     assert found.declared.name == "not-yet"
 
 
+async def test_no_unknown_type_is_taken_once_the_workers_that_the_api_awaits_have_declared_theirs(
+    store: Store, settings: Config
+) -> None:
+    patient = replace(settings, api=ApiConfig(unknown_type_grace_s=600))
+    ours = uuid4()
+    awaited = AwaitedWorkers(ours, 1)
+    async with opened(store.intake, store.views, store.accounts, patient, awaited=awaited) as parts:
+        assert await parts.catalogue.find("invoise") is None, "a worker that knows it may be on its way"
+        await working(store, V1, supervisor_id=ours)
+        with pytest.raises(UnknownType, match="did you mean invoice"):  # also if nobody has asked for /readyz
+            await parts.catalogue.find("invoise")
+
+
 async def test_where_nobody_has_ever_declared_anything_every_type_is_taken(store: Store) -> None:
     catalogue = Catalogue(store.views, ApiConfig(unknown_type_grace_s=0.000_001))
     assert await catalogue.find("anything") is None

@@ -12,7 +12,7 @@ import asyncio
 import difflib
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from windlass.config import ApiConfig
@@ -42,7 +42,7 @@ class Catalogue:
         views: Views,
         config: ApiConfig,
         built_in: Collection[Declared] = (),
-        starting: Callable[[], bool] | None = None,
+        starting: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         self._views = views
         self._accepts_unknown = config.unknown_types == "accept"
@@ -70,9 +70,12 @@ class Catalogue:
         many at once says since when, by time.monotonic, and one look will do for all of them."""
         found = self.known(name)
         if found is None:
+            # Asked before the look, which then finds what these workers have declared by now.
+            starting = None if self._starting is None else await self._starting()
             await self._look_since(time.monotonic() if asked_at is None else asked_at)
             found = self._types.get(name)
-        if found is None and not self._accepts_unknown and not self._may_be_starting():
+            if found is not None or self._accepts_unknown or self._may_be_starting(starting):
+                return found
             raise UnknownType(name, difflib.get_close_matches(name, self._types, 2))
         return found
 
@@ -82,12 +85,13 @@ class Catalogue:
         await self._look_since(asked_at)
         return await self.find(name, asked_at=asked_at)
 
-    def _may_be_starting(self) -> bool:
-        """Whether workers that know other types may be about to declare them."""
+    def _may_be_starting(self, starting: bool | None) -> bool:
+        """Whether workers that know other types may be about to declare them. `starting`: whether those are that this API
+        awaits; None: it awaits none."""
         if self._grace_s == 0:
             return False
-        if self._starting is not None:
-            return self._starting()
+        if starting is not None:
+            return starting
         return not self._any_declared or time.monotonic() - self._started_at < self._grace_s
 
     async def _look_since(self, came_at: float) -> None:

@@ -24,8 +24,10 @@ class Readiness:
         self._views = views
         self._awaited = awaited
 
-    def awaits_workers(self) -> bool:
-        return self._awaited is not None
+    async def awaits_workers(self) -> bool:
+        """Looks for them, if it must: `windlass up` asks for /readyz at its own start, and not after this process died
+        and was started again."""
+        return await self.missing_workers() is not None
 
     async def missing_workers(self) -> str | None:
         """What the awaited workers still lack; None: nothing. Once they were complete they are not looked at again: to
