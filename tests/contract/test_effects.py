@@ -11,7 +11,7 @@ from tests.factory import Rig, WorkerRig
 from windlass.errors import JobNotFound, LeaseLost, NotPossible
 from windlass.leader.chores import reap
 from windlass.lifecycle import Failed, Held, Released
-from windlass.model import Error, IfUnknown, Lease, Status, needs_decision, start_key
+from windlass.model import Declared, Error, IfUnknown, Lease, Status, needs_decision, start_key
 from windlass.store.protocol import Intention, JobQuery
 from windlass.store.store import Store
 
@@ -264,3 +264,22 @@ async def test_effects_stay_as_long_as_their_job_and_go_with_it(rig: Rig, store:
     await sql.execute("update windlass.horizon set id = 'ffffffff-ffff-7fff-bfff-ffffffffffff'")
     assert await store.upkeep.sweep_effects(limit=1) == 2
     assert {row["job_id"] for row in await sql.fetch("select job_id from windlass.effect")} == {there}
+
+
+async def test_jobs_that_wait_for_a_decision_are_counted(rig: Rig) -> None:
+    assert await rig.store.views.count_undecided() == 0
+    lease = await undecided(rig, "mail")
+    assert await rig.store.views.count_undecided() == 1
+    await rig.store.intake.decide(lease.job_id, "done")
+    assert await rig.store.views.count_undecided() == 0
+
+
+async def test_an_at_most_once_job_without_a_recorded_start_is_unstarted(rig: Rig) -> None:
+    await rig.store.upkeep.declare([Declared("once", at_most_once=True), Declared("echo")])
+    await rig.enqueue(type="echo")
+    await rig.enqueue(2, type="once")
+    worker = await rig.worker(types=["once", "echo"])
+    leases = await worker.claim()
+    begun, waiting = [lease for lease in leases if lease.type == "once"]
+    await worker.claims.intend(begun, start_key, "ask")
+    assert await rig.store.upkeep.unstarted([lease.job_id for lease in leases]) == {waiting.job_id}

@@ -78,6 +78,15 @@ async def in_line(sql: Connection) -> list[UUID]:
 # Who is woken. --------------------------------------------------------------------------------------------------------
 
 
+async def test_named_workers_are_woken_if_they_are_idle_and_nobody_else(rig: Rig, sql: Connection, ears: Ears) -> None:
+    first, second, third = await resting(rig, 3)
+    busy = await rig.worker()
+    await ears.to(*map(channel, (first, second, third, busy.id)))
+    assert await rig.store.hints.wake_workers([second, busy.id]) == [second]
+    assert await ears.all_heard() == [(channel(second), "")]
+    assert await in_line(sql) == [first, third]
+
+
 async def test_one_job_wakes_the_worker_that_rests_longest_and_no_other(rig: Rig, ears: Ears) -> None:
     first, second = await resting(rig, 2)
     await ears.to(channel(first), channel(second))

@@ -93,22 +93,25 @@ def test_failures_can_be_had_without_an_exception(windlass_app: App) -> None:
     assert job.error.type == "TimedOut"
 
 
-def _lanes() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("windlass-lane")]
+def _runner_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("windlass-lane")}
 
 
 def test_a_drain_leaves_no_thread_behind(windlass_app: App) -> None:
+    before = _runner_threads()  # of tests that ran in this process earlier
     windlass_app.enqueue_many([shop.resize.job("a.png"), shop.flaky.job(0)])
     drain()
-    for thread in _lanes():
-        thread.join(10)
-    assert _lanes() == []
+    started = _runner_threads() - before
+    for thread in started:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in started)
 
 
 # Its thread ends after the loop that it would tell.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_handler_that_cannot_be_stopped_ends_the_drain(windlass_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draining, "WORKER", WorkerConfig(stop_ask_s=0.01, stop_grace_s=0.2))
+    before = _runner_threads()
     handle = shop.stuck.enqueue()
     try:
         with pytest.raises(
@@ -117,8 +120,8 @@ def test_a_handler_that_cannot_be_stopped_ends_the_drain(windlass_app: App, monk
             drain()
     finally:
         shop.let_go.set()
-        for thread in _lanes():
-            thread.join(10)
+        for thread in _runner_threads() - before:
+            thread.join(30)
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,15 @@ def attempt() -> Attempt:
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
     """A stream to configure for; the process's own logging is as before afterwards."""
-    root = logging.getLogger()
+    root, jobs = logging.getLogger(), logging.getLogger("job")
     handlers, level, worker = list(root.handlers), root.level, telemetry._worker
+    # Those of the testing kit, if a test of it ran in this process.
+    job_handlers, job_level = list(jobs.handlers), jobs.level
+    jobs.handlers.clear()
+    jobs.setLevel(logging.NOTSET)
     yield io.StringIO()
+    jobs.handlers[:] = job_handlers
+    jobs.setLevel(job_level)
     root.handlers[:], telemetry._worker = handlers, worker
     root.setLevel(level)
     structlog.reset_defaults()

@@ -35,6 +35,7 @@ class Watched:
 
     hints: Hints
     roused: list[list[Want]] = field(default_factory=list)
+    named: list[set[UUID]] = field(default_factory=list)
     calls: int = 0
     nudged: list[set[UUID]] = field(default_factory=list)
     in_flight: int = 0
@@ -59,6 +60,11 @@ class Watched:
         self.roused.append(list(wants))
         async with self._sending():
             return await self.hints.rouse(self.roused[-1])
+
+    async def wake_workers(self, worker_ids: Collection[UUID]) -> list[UUID]:
+        self.named.append(set(worker_ids))
+        async with self._sending():
+            return await self.hints.wake_workers(worker_ids)
 
     async def call_all(self, *, connection: Any = None) -> None:
         self.calls += 1
@@ -121,6 +127,20 @@ async def test_wants_that_come_while_one_is_in_flight_go_together_in_the_next(
     await waker.aclose()
     assert watched.roused == [[Want("a", "echo")], [Want("a", "echo", 1, 20), Want("b", "echo", 1, 10)]]
     assert watched.most_in_flight == 1
+
+
+async def test_workers_named_while_one_call_is_in_flight_are_woken_together_in_the_next(
+    waker: PostgresWaker, watched: Watched
+) -> None:
+    first, second, third = uuid4(), uuid4(), uuid4()
+    watched.gate.clear()
+    waker.wake_workers([first])
+    await aeventually(lambda: _true(watched.in_flight == 1))
+    waker.wake_workers([second])
+    waker.wake_workers([second, third])
+    watched.gate.set()
+    await waker.aclose()
+    assert watched.named == [{first}, {second, third}]
 
 
 async def test_too_many_kinds_of_wants_at_once_wake_everyone(waker: PostgresWaker, watched: Watched) -> None:

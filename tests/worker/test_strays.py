@@ -173,6 +173,9 @@ class Woken(list[Want]):
     def wake(self, wants: Iterable[Want]) -> None:
         self.extend(wants)
 
+    def wake_workers(self, worker_ids: Iterable[UUID]) -> None:
+        """Nobody does."""
+
     def wake_all(self) -> None:
         """Nobody does."""
 

@@ -53,6 +53,7 @@ class PostgresWaker:
     def __init__(self, hints: Hints) -> None:
         self._hints = hints
         self._counts: dict[tuple[str, str, int], int] = {}
+        self._named: set[UUID] = set()
         self._everyone = False
         self._cancelled: set[UUID] = set()
         self._sending: asyncio.Task[None] | None = None
@@ -66,6 +67,10 @@ class PostgresWaker:
         if len(counts) > _KINDS_MAX:
             counts.clear()
             self._everyone = True
+        self._send_soon()
+
+    def wake_workers(self, worker_ids: Iterable[UUID]) -> None:
+        self._named.update(worker_ids)
         self._send_soon()
 
     def wake_all(self) -> None:
@@ -92,7 +97,7 @@ class PostgresWaker:
         return self._sending is not None and not self._sending.done()
 
     def _is_waiting(self) -> bool:
-        return bool(self._counts or self._everyone or self._cancelled)
+        return bool(self._counts or self._named or self._everyone or self._cancelled)
 
     def _send_soon(self) -> asyncio.Task[None]:
         # Not `is None` alone: a task that is cancelled before its first step ends without having run at all.
@@ -103,23 +108,29 @@ class PostgresWaker:
     async def _send(self) -> None:
         while self._is_waiting():
             counts, self._counts = self._counts, {}
+            named, self._named = self._named, set()
             everyone, self._everyone = self._everyone, False
             cancelled, self._cancelled = self._cancelled, set()
             try:
                 if cancelled:
                     await self._try(self._hints.nudge(cancelled))
+                if named:
+                    await self._try(self._hints.wake_workers(named))
                 if everyone:  # includes those who would be woken for single jobs
                     await self._try(self._hints.call_all())
                 elif counts:
                     await self._try(self._hints.rouse([Want(*kind, count) for kind, count in counts.items()]))
             except asyncio.CancelledError:
-                self._put_back(counts, cancelled, everyone=everyone)
+                self._put_back(counts, named, cancelled, everyone=everyone)
                 raise
 
-    def _put_back(self, counts: dict[tuple[str, str, int], int], cancelled: set[UUID], *, everyone: bool) -> None:
+    def _put_back(
+        self, counts: dict[tuple[str, str, int], int], named: set[UUID], cancelled: set[UUID], *, everyone: bool
+    ) -> None:
         """Perhaps for a second time, which does no harm: the answer to the first was not awaited."""
         for kind, count in counts.items():
             self._counts[kind] = self._counts.get(kind, 0) + count
+        self._named |= named
         self._everyone = self._everyone or everyone
         self._cancelled |= cancelled
 

@@ -21,6 +21,9 @@ class Waker(Protocol):
     def wake(self, wants: Iterable[Want]) -> None:
         """Wake, for each job, the least recently used idle worker with room for it. Call after the commit."""
 
+    def wake_workers(self, worker_ids: Iterable[UUID]) -> None:
+        """Wake those of these workers that are idle: others would give the jobs back. Call after the commit."""
+
     def wake_all(self) -> None:
         """Wake every worker: something is ready, and it is not known what."""
 
@@ -32,6 +35,9 @@ class NoWaker:
     """The twin that does nothing: workers find jobs by polling."""
 
     def wake(self, wants: Iterable[Want]) -> None:
+        """Nothing."""
+
+    def wake_workers(self, worker_ids: Iterable[UUID]) -> None:
         """Nothing."""
 
     def wake_all(self) -> None:

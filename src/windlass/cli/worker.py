@@ -101,14 +101,12 @@ def worker(
         check_text("--name", name, 100)
     except InvalidJob as problem:
         raise Misconfigured(str(problem)) from None
+    if config.redis.redis_url is not None:
+        require("WINDLASS_REDIS_URL", "redis")
     specs = checked_specs(app)
     if BUILT_IN in specs:
         require("the built-in job types", "jobs")
-    if config.redis.redis_url is not None:
-        require("WINDLASS_REDIS_URL", "redis")
-    if (
-        reload
-    ):  # of a file that was changed twice within a second, compiled code that is kept would be the first version
+    if reload:  # compiled code of a file that changed twice within a second would be the first version's
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     crew = Crew(config, ",".join(specs), name, UUID(supervisor) if supervisor else uuid4(), reload=reload)
     raise typer.Exit(run(serve(crew)))

@@ -88,8 +88,9 @@ async def expire_dead_letters(upkeep: Upkeep) -> bool:
 class AdmitNewer:
     """Jobs with fields that their worker did not know go back in line once a worker is there that knows them.
 
-    While workers of both versions live, the wrong one may claim them again, and give them back again: they are tried every
-    few seconds then, so that they cost little. When the last old worker has gone they go at once.
+    While workers of both versions live, the wrong one may claim them again, and give them back again: only those that know
+    the fields are woken then, and the jobs are tried every few seconds, so that they cost little. When the last old worker
+    has gone they go at once.
     """
 
     def __init__(self, upkeep: Upkeep, waker: Waker) -> None:
@@ -107,13 +108,22 @@ class AdmitNewer:
             key = waiting.type, waiting.reason
             if not (waiting.contested and key in self._tried_s):
                 self._tried_s[key] = now_s
-                full |= _wake(self._waker, await self._upkeep.admit_waiting(waiting, limit=PAGE))
+                admitted = await self._upkeep.admit_waiting(waiting, limit=PAGE)
+                if waiting.contested:
+                    self._waker.wake_workers(waiting.takers)
+                    full |= _is_page(admitted)
+                else:
+                    full |= _wake(self._waker, admitted)
         return full
 
 
 def _wake(waker: Waker, wants: Sequence[Want]) -> bool:
     if wants:
         waker.wake(wants)
+    return _is_page(wants)
+
+
+def _is_page(wants: Sequence[Want]) -> bool:
     return sum(want.count for want in wants) >= PAGE
 
 

@@ -85,6 +85,12 @@ class Hints:
                 await asyncio.sleep(_BESIDE_S)  # another rouser has locked them all, perhaps more than it will take
         return woken
 
+    async def wake_workers(self, worker_ids: Collection[UUID]) -> list[UUID]:
+        """Wake those of these workers that are idle; returns which. Call after the commit."""
+        rows = await self._postgres.fetch("wake_workers", sorted(worker_ids), self._pusher is not None)
+        await self._push([row["worker_id"] for row in rows if row["pops"]])
+        return [row["worker_id"] for row in rows]
+
     async def _anyone_idle(self) -> bool:
         """Asked only while all were busy a moment ago: on a loaded system this is all that a wake-up costs."""
         if self._all_busy:

@@ -64,6 +64,9 @@ class Hints(Protocol):
     async def rouse(self, wants: Iterable[Want]) -> list[UUID]:
         """Wake the least recently used idle workers with room for these jobs; returns whom. Call after the commit."""
 
+    async def wake_workers(self, worker_ids: Collection[UUID]) -> list[UUID]:
+        """Wake those of these workers that are idle; returns which. Call after the commit."""
+
     async def call_all(self, *, connection: Any = None) -> None:
         """Wake every worker that listens; with `connection`, when the caller's transaction commits."""
 

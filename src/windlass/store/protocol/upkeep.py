@@ -49,11 +49,12 @@ class WideQueues:
 @dataclass(frozen=True, slots=True)
 class WaitingForNewer:
     """Held jobs of a type whose payload has fields that their worker did not know; `reason` names them. Some living worker
-    knows them now. `contested`: another living worker does not, and may get them first."""
+    knows them now. `contested`: another living worker does not, and may get them first. `takers`: workers that know them."""
 
     type: str
     reason: str
     contested: bool
+    takers: Sequence[UUID] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,19 @@ select g.worker_id, g.pops,
   case when not g.pops then pg_notify('windlass_' || replace(g.worker_id::text, '-', ''), '') is null end as told
 from gone g;
 
+-- name: wake_workers
+-- Notify these workers, those of them that are idle, and take their rows. Indexes: the primary key.
+with gone as (
+  delete from windlass.idle i
+  where i.worker_id = any (array(
+    select o.worker_id from windlass.idle o where o.worker_id = any ($1::uuid[]) and (not o.pops or $2) for update skip locked
+  ))
+  returning i.worker_id, i.pops
+)
+select g.worker_id, g.pops,
+  case when not g.pops then pg_notify('windlass_' || replace(g.worker_id::text, '-', ''), '') is null end as told
+from gone g;
+
 -- name: popping
 -- Who must be told through Redis that there may be work for all.
 select i.worker_id from windlass.idle i where i.pops limit $1;

@@ -86,16 +86,21 @@ with known as materialized (
 select m.queue, m.type, m.thread_demand, count(*) as jobs from moved m group by m.queue, m.type, m.thread_demand;
 
 -- name: waiting_for_newer
--- Which held jobs, by type and by the fields that their worker did not know, some living worker would take now; `contested`:
--- another one would give them back again. Index: held_newer.
+-- Held jobs, by type and by the fields that their worker did not know, that some living worker would take now. `takers`: up
+-- to 64 of those workers. `contested`: another living worker would give the jobs back again. Index: held_newer.
 with waiting as materialized (
   select h.type, h.reason, string_to_array(substr(h.reason, length('needs newer worker: ') + 1), ', ') as fields
   from windlass.held h where h.reason like 'needs newer worker%'
   group by h.type, h.reason
 )
-select w.type, w.reason, bool_or(not version.takes) as contested
+select w.type, w.reason, bool_or(not version.takes) as contested,
+  (array_agg(l.worker_id) filter (where version.takes))[:64] as takers
 from waiting w
-join windlass.living_version l on l.type = w.type and not l.draining
+join (
+  select t.type, t.digest, k.id as worker_id
+  from windlass.worker k cross join unnest(k.types, k.digests) as t (type, digest)
+  where k.died_at is null and k.lease_until > now() and not k.draining
+) l on l.type = w.type
 cross join lateral (
   select exists (
     select from windlass.type_version v
