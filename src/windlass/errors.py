@@ -88,13 +88,13 @@ class InvalidId(InvalidJob):
 
 
 class UnknownType(InvalidJob):
-    """`known`: types there are that are written almost like it."""
+    """`known`: types there are that are written almost like it. `field`: what the request calls the type."""
 
     code = "unknown_type"
 
-    def __init__(self, type_: str, known: Sequence[str] = ()) -> None:
+    def __init__(self, type_: str, known: Sequence[str] = (), field: str = "type") -> None:
         meant = f"; did you mean {' or '.join(known)}?" if known else ""
-        super().__init__("type", f"no worker has declared the type {type_!r}{meant}")
+        super().__init__(field, f"no worker has declared the type {type_!r}{meant}")
         self.type = type_
         self.known = tuple(known)
 

@@ -7,7 +7,7 @@ because the hot path makes one per job: a frozen dataclass costs five times as m
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -45,6 +45,13 @@ def by_status(counts: Mapping[Line, int]) -> dict[Status, int]:
 PENDING: Final = frozenset({Status.SCHEDULED, Status.HELD, Status.READY})
 FINISHED: Final = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 UNFINISHED: Final = frozenset(Status) - FINISHED
+
+
+def statuses_named(names: Iterable[str]) -> list[Status]:
+    """The statuses that a filter names, each once, in the order of a job's life; `pending`: those that wait."""
+    named = set(names)
+    return [status for status in Status if status in named or ("pending" in named and status in PENDING)]
+
 
 # Why jobs are held. The first is resolved by a person (`windlass jobs decide`), the second by the leader.
 needs_decision: Final = "needs decision"

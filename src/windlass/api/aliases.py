@@ -29,7 +29,7 @@ from windlass.api.aside import chars_of, shown_aside
 from windlass.api.endpoint import Answer, Call, Endpoint
 from windlass.api.jobs import KEY, NEXT, STORED, Cursor, Limit, next_link, shown_job, taken
 from windlass.api.submitting import Submitted
-from windlass.errors import InvalidField, InvalidJob
+from windlass.errors import InvalidField, InvalidJob, UnknownType
 from windlass.model import FINISHED, UNFINISHED, Job, Status, by_status
 from windlass.store.protocol import JobQuery, Page
 from windlass.wire import Asked, Submission, TypeName, encode_any
@@ -79,7 +79,10 @@ async def add_named(call: Call) -> Answer:
     """A name and a text: the type is the name, and the text is its task."""
     asked: NamedTask = call.body
     payload = {"task": asked.payload} if isinstance(asked.payload, str) else asked.payload
-    return await taken(call, Submission(type=asked.name, payload=payload, priority=asked.priority), _named_told)
+    try:
+        return await taken(call, Submission(type=asked.name, payload=payload, priority=asked.priority), _named_told)
+    except UnknownType as error:
+        raise UnknownType(error.type, error.known, field="name") from None
 
 
 async def add_any(call: Call) -> Answer:

@@ -34,7 +34,7 @@ from windlass.api.together import Together
 from windlass.auth.tokens import ANONYMOUS
 from windlass.bus.protocol import Shortcuts
 from windlass.config import Config
-from windlass.errors import Unavailable, WindlassError
+from windlass.errors import Unauthorized, Unavailable, WindlassError
 from windlass.model import Declared, Status
 from windlass.store.protocol import Accounts, Intake, Views
 from windlass.wire import Told, encode
@@ -45,6 +45,7 @@ _JSON: Final = (b"content-type", b"application/json")
 _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 _BODILESS: Final = frozenset({204, 304})
 _OPEN_BYTES_MAX: Final = 16_384
+_LOG_IN: Final = {"location": "/login", "vary": "accept"}
 _HUNG_UP: Final = 499  # in the log alone: nobody was there to be answered
 _log = logging.getLogger(__name__)
 
@@ -189,7 +190,12 @@ class Api:
         bound, values = self._routes.find(method, path, raw_path)
         endpoint = bound.endpoint
         request = Request(scope, exchange.receive)
-        actor = ANONYMOUS if endpoint.scope is None else self._parts.gate.admit(request, endpoint.scope)
+        try:
+            actor = ANONYMOUS if endpoint.scope is None else self._parts.gate.admit(request, endpoint.scope)
+        except Unauthorized:
+            if endpoint.media.startswith("text/html") and b"text/html" in exchange.headers.get(b"accept", b""):
+                return Answer(None, 303, _LOG_IN)  # a person who follows a link to a page can do nothing with a problem
+            raise
         exchange.actor = actor.subject
         call = Call(request, self._parts, actor, exchange.request_id, values, exchange.headers)
         if bound.query is not None:

@@ -6,7 +6,7 @@ from msgspec import Raw
 
 from windlass import explanation, model
 from windlass.masking import masked, masked_text
-from windlass.model import Status
+from windlass.model import Status, statuses_named
 from windlass.store.protocol import JobQuery, Page, RunningLog
 from windlass.wire import Attempt, Explanation, Fault, Filter, Job, Jobs, Log, Obstacle, Retry, Traits
 
@@ -112,7 +112,7 @@ def query_of(
     """What a filter asks the store for; `statuses` instead of those it names."""
     named = wanted.status if isinstance(wanted, Filter) else []
     return JobQuery(
-        statuses=[Status(each) for each in named] if statuses is None else statuses,
+        statuses=statuses_named(named) if statuses is None else statuses,
         type=wanted.type,
         queue=wanted.queue,
         tag=wanted.tag,

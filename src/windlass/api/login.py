@@ -40,6 +40,7 @@ _HEADERS: Final = {
 _NAME_FIELDS: Final = (
     '<label>Name <input name="username" autocomplete="username" required autofocus></label>'
     '<label>Password <input name="password" type="password" autocomplete="current-password" required></label>'
+    "<p>Or open the link that <code>windlass login</code> prints.</p>"
 )
 
 

@@ -82,7 +82,7 @@ async def serve(config: Config, door: socket.socket, awaits: str | None = None) 
         # A pool for looking, one for all else: slow lists must not keep submissions waiting.
         looks = replace(config.store, pool_min=0, pool_max=max(2, config.store.pool_max // 2))
         try:
-            store = await signals.unless_signalled(stack.enter_async_context(open_store(config.store)))
+            store = await signals.unless_signalled(stack.enter_async_context(open_store(config.store, needs="api")))
             looking = await stack.enter_async_context(open_store(looks, beside=store))
         except Interrupted:
             return 0

@@ -85,7 +85,8 @@ def _facts(report: dict[str, Any]) -> dict[str, str]:
     )
     first = {"API": f"{report['url']}  (reference: {report['url']}/docs)", **login}
     mail = {"mail": f"caught, see {report['mail']}  (SMTP at {report['smtp']})"} if report["mail"] else {}
-    return first | facts | mail | {"types": ", ".join(report["types"])}
+    redis = {"redis": f"Valkey at {report['redis']}  (nothing in it is kept)"} if report.get("redis") else {}
+    return first | facts | mail | redis | {"types": ", ".join(report["types"])}
 
 
 def _workers(report: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from windlass import AsyncContext, Fail, RetryPolicy
+from windlass import AsyncContext, Fail
 from windlass.jobs.home import app, means
 
 Format = Literal["jpeg", "png", "webp", "gif"]
@@ -37,7 +37,7 @@ _profile_bytes_max: Final = 65_536
 _DATA_URL: Final = re.compile(r"data:[\w.+/-]{0,100}(?:;[\w=.-]{0,60}){0,4};base64,", re.IGNORECASE)
 
 
-@app.job(timeout=120, max_attempts=4, retry=RetryPolicy(base_s=5, cap_s=300))
+@app.job(timeout=120)
 async def resize_image(
     ctx: AsyncContext,
     source: Annotated[str, Meta(min_length=1, description="base64, a data: URL, or an https:// URL")],

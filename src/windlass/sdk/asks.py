@@ -90,7 +90,7 @@ class Options(TypedDict, total=False):
 class Filters(TypedDict, total=False):
     """Which jobs. Everything given must hold; `status` may be several."""
 
-    status: "wire.StatusName | list[wire.StatusName]"
+    status: "wire.StatusFilter | list[wire.StatusFilter]"
     type: str
     queue: str
     tag: str

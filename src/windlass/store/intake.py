@@ -42,6 +42,13 @@ from windlass.store.postgres import Connection, Postgres, patiently
 from windlass.store.rows import Row, columns, fingerprint, fits_one_page, is_plain, is_same, page_max, pages, to_rows
 
 _LOOKS: Final = 20
+_DONE: Final = {  # what each action would have done, for those it refuses
+    "cancel": "cancelled",
+    "retry": "run again",
+    "run_now": "made ready",
+    "discard": "discarded",
+    "decide": "decided",
+}
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 WAKING: Final = 0x77696E64  # the advisory lock of who wakes by his own commit
 # What a group waits for a key that another transaction holds: time enough for one that is just being committed; and its
@@ -340,4 +347,4 @@ def _decided(job_id: UUID, row: asyncpg.Record, effect: str | None) -> Status:
 
 
 def _impossible(verb: str, job_id: UUID, place: str) -> NotPossible:
-    return NotPossible(f"job {job_id} is {place}; it cannot {verb.replace('_', ' ')} from there")
+    return NotPossible(f"job {job_id} is {place} and cannot be {_DONE[verb]}")

@@ -43,8 +43,8 @@ _AWAY: Final = ("08", "53", "57", "25006", "25P03", "25P04", "58")
 # A prepared statement that is not there, or is there already: behind a pooler, on a server connection of others. Nothing was done.
 _STATEMENT_LOST: Final = (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
 _STATEMENT_LOST_STATES: Final = ("26000", "42P05")
-# No such database, no such role or wrong password, no right to do it.
-_REFUSED: Final = ("3D", "28", "42501")
+_NO_RIGHT: Final = "42501"
+_REFUSED: Final = ("3D", "28")  # no such database; no such role, or a wrong password
 
 
 class Losses:
@@ -266,6 +266,10 @@ def ours(state: str, message: str) -> WindlassError | None:
         return Contended(message)
     if state.startswith(_AWAY):
         return Unavailable(f"PostgreSQL: {message}")
+    if state == _NO_RIGHT:
+        return Misconfigured(
+            f"PostgreSQL refuses: {message} (`windlass migrate grants` prints the rights a role needs)"
+        )
     if state.startswith(_REFUSED):
         return Misconfigured(f"PostgreSQL refuses: {message}")
     return None

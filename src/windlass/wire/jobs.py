@@ -23,6 +23,7 @@ from windlass.wire.base import (
     Moment,
     Priority,
     QueueName,
+    StatusFilter,
     StatusName,
     Tag,
     Text,
@@ -229,7 +230,7 @@ class Traits(Asked):
 class Filter(Traits):
     """Which jobs. Everything given must hold."""
 
-    status: list[StatusName] = msgspec.field(default_factory=list)
+    status: list[StatusFilter] = msgspec.field(default_factory=list)
     reason: Annotated[str, Meta(min_length=1, max_length=200, description="what held jobs wait for")] | None = None
 
 

@@ -57,13 +57,13 @@ cross join lateral (
   select * from windlass.job where id = p.job_id
   union all select * from windlass.job_kept where id = p.job_id
 ) j
-left join lateral (  -- how an unfinished job's last attempt ended; index: attempt_job, for jobs that had one
+left join lateral (  -- how the last attempt ended, of a job that is unfinished or ended while it waited; index: attempt_job
   (select a.attempt, a.started_at, a.ended_at, a.error from windlass.attempt a
-   where l.attempt > 0 and l.finished_at is null and a.job_id = p.job_id
+   where l.attempt > 0 and (l.finished_at is null or l.started_at is null) and a.job_id = p.job_id
    order by a.attempt desc, a.ended_at desc limit 1)
   union all
   (select a.attempt, a.started_at, a.ended_at, a.error from windlass.attempt_kept a
-   where l.attempt > 0 and l.finished_at is null and a.job_id = p.job_id
+   where l.attempt > 0 and (l.finished_at is null or l.started_at is null) and a.job_id = p.job_id
    order by a.attempt desc, a.ended_at desc limit 1)
   order by attempt desc, ended_at desc limit 1
 ) last on true
