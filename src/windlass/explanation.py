@@ -124,11 +124,13 @@ def _finished(facts: Facts) -> Obstacle:
             f"to run it after all: windlass jobs retry {job.id}",
         )
     tried = f"after {_count(job.attempt, 'attempt')}" if job.attempt else "before it began"
-    return Obstacle(
-        "finished_failed",
-        f"failed for good {ago} ago, {tried}{_why(job.error)}",
-        f"remove the cause, then: windlass dead-letters replay {job.id}",
-    )
+    replay = f"windlass dead-letters replay {job.id}"
+    if job.error is not None and job.error.type == "MayHaveRun":  # a replay without a look would do its work twice
+        discard = f"windlass dead-letters discard {job.id}"
+        help_ = f"find out whether its work was done; if it was: {discard}; if not: {replay}"
+    else:
+        help_ = f"remove the cause, then: {replay}"
+    return Obstacle("finished_failed", f"failed for good {ago} ago, {tried}{_why(job.error)}", help_)
 
 
 def _running(facts: Facts) -> Iterable[Obstacle]:

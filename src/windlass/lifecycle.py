@@ -268,7 +268,7 @@ def _lost(lease: Lease, base: Settlement, outcome: Lost, *, jitter: float) -> Se
         )
         return _with_error(lost._replace(status=Status.FAILED), error)
     if not crashed:
-        return _with_error(lost, Error("Lost", "its worker died or lost its lease before the attempt ended"))
+        return _with_error(lost, Error("Lost", "its process died or its lease was lost before the attempt ended"))
     error = Error("Crashed", f"crashed its process ({crashes} of {crashes_max} within a day)")
     wait_s = backoff(crashes, RetryPolicy(), jitter=jitter)
     return _with_error(lost._replace(status=Status.SCHEDULED, delay_s=wait_s), error)

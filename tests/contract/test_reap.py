@@ -130,7 +130,7 @@ async def test_the_jobs_of_a_dead_worker_go_back_at_once_and_only_a_lost_machine
         assert (job.status, job.attempt, job.failures) == (Status.READY, 1, int(how == "expired"))
         (attempt,) = await store.views.attempts(lease.job_id)
         assert (attempt.status, attempt.worker_id, attempt.token) == ("lost", worker.id, lease.token)
-        assert attempt.error == Error("Lost", "its worker died or lost its lease before the attempt ended")
+        assert attempt.error == Error("Lost", "its process died or its lease was lost before the attempt ended")
     assert {await rig.status(lease.job_id) for lease in kept} == {Status.RUNNING}
     ranks = {row["job_id"]: row["rank"] for row in await sql.fetch("select job_id, rank from windlass.ready")}
     assert ranks == {lease.job_id: lease.rank for lease in leases}

@@ -246,6 +246,7 @@ def test_colours_are_for_terminals_that_want_them(windlass: Cluster) -> None:
         (["jobs", "list", "--since", "yesterday"], 2, "--since"),
         (["jobs", "lst"], 2, "lst"),
         (["jobs", "list", "--colour"], 2, "--colour"),
+        (["jobs", "list", "--status", "pendin"], 2, "'--status': 'pendin' is not one of 'pending'"),
         (["submit", "no_such_type"], 2, "no_such_type"),
         (["submit", "default", "{oops"], 2, "payload"),
         (["submit", "default", "@/no/such/file"], 2, "/no/such/file"),

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.unit.values import lease as make_lease
-from windlass.lifecycle import Cancelled, Lost, Outcome, TimedOut
+from windlass.lifecycle import Cancelled, Lost, Outcome, Released, TimedOut
 from windlass.worker.aftermath import Culprit, End, verdict
 from windlass.worker.run import Stop
 from windlass.worker.slots import Begun, State
@@ -54,6 +54,13 @@ def test_a_job_whose_row_is_out_of_sight_goes_back() -> None:
     held = make_lease(job_id=JOB, attempt=1, max_attempts=None)
     end = End(held.worker_id, crashed=False, begun=[entry(State.STUCK_BY_TIMEOUT)])
     assert verdict(held, end, now_s=30.0) == Lost(crashed=False, begun=True, spent=False)
+
+
+@pytest.mark.parametrize("state", [State.BEGUN, State.ISOLATED])
+def test_what_a_clean_stop_could_not_wait_for_is_given_back_and_not_lost(state: State) -> None:
+    held = make_lease(job_id=JOB, attempt=1)
+    end = End(held.worker_id, crashed=False, begun=[entry(state)], clean=True)
+    assert verdict(held, end, now_s=30.0) == Released()
 
 
 @pytest.mark.parametrize("begun", [True, False])

@@ -18,7 +18,7 @@ from windlass.attempt_report import report_end
 from windlass.bus.protocol import Waker
 from windlass.clock import steady_s
 from windlass.errors import WindlassError
-from windlass.lifecycle import Cancelled, Lost, Outcome, Settlement, TimedOut, settle
+from windlass.lifecycle import Cancelled, Lost, Outcome, Released, Settlement, TimedOut, settle
 from windlass.model import Lease, Status, Want
 from windlass.pauses import Pauses
 from windlass.store.protocol import Claims, Upkeep
@@ -72,6 +72,8 @@ def verdict(lease: Lease, end: End, now_s: float) -> Outcome:
         return TimedOut(now_s - entry.began_s)
     if why is Stop.CANCEL:
         return Cancelled("cancelled on request")
+    if end.clean and not end.spent:  # a shutdown did not wait for a handler that cannot be interrupted
+        return Released()
     # What ran in a child did not crash the worker, but died with it.
     return Lost(crashed=end.crashed, begun=entry.state is not State.ISOLATED, spent=end.crashed or end.spent)
 

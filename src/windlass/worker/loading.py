@@ -99,6 +99,9 @@ def _split(spec: str) -> tuple[str, str]:
     module_name, colon, attribute = spec.partition(":")
     if not module_name or not colon or not attribute:
         raise Misconfigured(f"{spec!r} names no app; write module:attribute, such as tasks:app")
+    if module_name.endswith(".py"):  # no module of a package may be called so: it is the name of a file
+        module = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
+        raise Misconfigured(f"{spec!r} names a file; write the module's name: {module}:{attribute}")
     return module_name, attribute
 
 

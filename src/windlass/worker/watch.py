@@ -47,9 +47,10 @@ class Watch:
             return False  # a shutdown has its own end
         if not self._desk.give_up(run, _STUCK.get(run.stop)):
             return False
+        frames = "" if run.lane is None else run.lane.frames(run).rstrip()
         _log.error(
             "job %s (%s, attempt %d) does not stop: %d of %d threads are lost until this worker is replaced",
             run.lease.job_id, run.lease.type, run.lease.attempt, run.lease.threads, self._desk.threads,
-            extra=about(run.lease),
+            extra=about(run.lease) | ({"exception": frames} if frames else {}),
         )  # fmt: skip
         return True
