@@ -31,6 +31,7 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
+NameKind = Literal["queue", "type", "tag"]  # what submitters can make by naming it
 Line = tuple[str, str, Status]  # queue, type and status: what jobs are counted by
 
 

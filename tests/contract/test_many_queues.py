@@ -86,7 +86,12 @@ async def test_a_summary_has_the_sums_and_the_largest_lines(many: Store) -> None
 
 
 async def test_lists_and_an_explanation_are_answered(many: Store) -> None:
-    for query in (JobQuery(), JobQuery(type="echo"), JobQuery(queue="made-up-19999"), JobQuery(statuses=[Status.READY])):
+    for query in (
+        JobQuery(),
+        JobQuery(type="echo"),
+        JobQuery(queue="made-up-19999"),
+        JobQuery(statuses=[Status.READY]),
+    ):
         assert (await many.views.jobs(query)).jobs
     (job,) = (await many.views.jobs(JobQuery(queue="made-up-19999"))).jobs
     assert (await many.views.explain(job.id)).summary

@@ -24,6 +24,7 @@ from windlass.api.events import Events
 from windlass.api.gate import Gate
 from windlass.api.gathering import Gathering
 from windlass.api.limits import Cors, Gone, Hosts, Room, check_once, read_body
+from windlass.api.names import Names
 from windlass.api.parts import Parts
 from windlass.api.problems import is_of_the_database, problem
 from windlass.api.readiness import AwaitedWorkers, Readiness
@@ -79,6 +80,7 @@ async def opened(
             views=views,
             accounts=accounts,
             catalogue=Catalogue(views, config.api, built_in, readiness.awaits_workers if awaited else None),
+            names=Names(intake, config.api),
             gate=gate,
             events=events,
             gathering=gathering,

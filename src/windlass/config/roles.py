@@ -234,6 +234,17 @@ class ApiConfig:
         least=0,
         most=_day_s,
     )
+    queues_max: int = setting(
+        1000,
+        "queues that submissions may make; those that workers or types name come on top",
+        unit="queues",
+        least=1,
+        most=1_000_000,
+    )
+    types_max: int = setting(
+        1000, "types that submissions may make where unknown ones are accepted", unit="types", least=1, most=1_000_000
+    )
+    tags_max: int = setting(100_000, "different tags that submissions may make", unit="tags", least=1, most=100_000_000)
     unready_s: float = setting(
         0.5,
         "a shutdown answers /readyz with no, and all else as before, for; then it closes the listener",

@@ -67,6 +67,8 @@ class Leader:
             Chore("hold unknown types", 10.0, chores.HoldUnknown(upkeep, placement), slow=True, limit_s=30.0),
             Chore("forget idle workers that died", 10.0, _once(upkeep.forget_idle), slow=True),
             Chore("forget workers", 60.0, _once(upkeep.forget_workers), slow=True),
+            Chore("keep names", 60.0, _once(upkeep.keep_names), slow=True),
+            Chore("forget tags", 600.0, _once(upkeep.forget_tags), slow=True, limit_s=60.0),
             Chore("expire keys", 60.0, _once(upkeep.expire_keys), slow=True, limit_s=60.0),
             Chore("forget followed logs", 60.0, _once(upkeep.forget_followed_logs), slow=True),
             Chore("sweep steps", 60.0, _once(upkeep.sweep_steps), slow=True, limit_s=60.0),
