@@ -5,16 +5,18 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import asyncpg
 import httpx2
 import pytest
 
 from tests.conftest import database
 from tests.e2e.commands import command
 from tests.e2e.household import Up, up
+from windlass.cli.up import _is_healthy
 from windlass.config import StoreConfig
 from windlass.embedded.postgres import EmbeddedPostgres
 from windlass.model import NewJob
-from windlass.store.store import open_store
+from windlass.store.store import Store, open_store
 
 QUEUES = 20_000
 
@@ -61,3 +63,12 @@ def test_an_event_stream_tells_the_state(running: Up) -> None:
             told |= {line.removeprefix("event: ")} if line.startswith("event: ") else set()
             if told >= {"stats", "queues", "workers"}:
                 break
+
+
+async def test_a_start_does_not_wait_until_the_whole_store_is_read(
+    store: Store, sql: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    async with sql.transaction():
+        await sql.execute("lock table windlass.held in access exclusive mode")
+        assert await _is_healthy(store, 0.2) is None
+    assert await _is_healthy(store, None) is True
