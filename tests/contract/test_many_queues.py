@@ -1,8 +1,7 @@
 """Twenty thousand queues with a job each: what looks over queues reads the counts once, not once for each.
 
-Read once for each, they took minutes. The statements here may take 10 s, which is twenty times what the slowest takes on
-an idle machine: a statement that is quadratic again fails, and a busy machine does not matter.
-"""
+Read once for each, they took minutes. The statements here may take 10 s, which is twenty times what the slowest takes
+on an idle machine: a statement that is quadratic again fails, and a busy machine does not matter."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

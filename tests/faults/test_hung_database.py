@@ -164,7 +164,10 @@ async def test_no_statement_is_left_behind_on_the_server(door: Door, server: Emb
             return not await watcher.fetchval(waiting)
 
         await aeventually(nobody_waits)  # while the lock is held: they would take all connections of the server
-        idle = "select count(*) from pg_stat_activity where state like 'idle in transaction%' and application_name = 'windlass'"
+        idle = (
+            "select count(*) from pg_stat_activity"
+            " where state like 'idle in transaction%' and application_name = 'windlass'"
+        )
         assert await watcher.fetchval(idle) == 0
         await watcher.close()
 

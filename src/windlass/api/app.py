@@ -211,9 +211,9 @@ class Api:
         return Answer(told, bound.status)
 
     async def _handled(self, endpoint: Endpoint, call: Call) -> Answer | Told | Response | None:
-        """Submissions and looks are answered in time, however long a table is locked or the database hangs: each of their
-        waits is bounded by itself, but they may wait for a connection, and for those before them, and then for their turn. Not
-        so what may take longer because it is much: then only its single statements are bounded."""
+        """Submissions and looks are answered in time, however long a table is locked or the database hangs: each of
+        their waits is bounded by itself, but they may wait for a connection, and for those before them, and then for
+        their turn. Not so what may take longer because it is much: then only its single statements are bounded."""
         if endpoint.bulk or endpoint.scope not in _BOUNDED:
             return await endpoint.handler(call)
         deadline = asyncio.timeout(self._within_s)

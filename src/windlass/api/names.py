@@ -1,7 +1,8 @@
-"""Which queues, undeclared types and tags submissions may name: those that are in use, and new ones while there is room.
+"""Which queues, undeclared types and tags submissions may name: those that are in use, and new ones while there
+is room.
 
-Without a bound anyone who may submit makes every list, count and fold longer for everybody. A name that this process has seen
-before costs a look into a set; one that it has not, one statement. The queue that a type names as its own is
+Without a bound anyone who may submit makes every list, count and fold longer for everybody. A name that this process
+has seen before costs a look into a set; one that it has not, one statement. The queue that a type names as its own is
 always good, and so is what programs with a database connection enqueue: they are trusted.
 """
 
@@ -42,8 +43,8 @@ class Names:
         )
 
     async def admit(self, jobs: Mapping[int, NewJob], undeclared: Collection[str]) -> tuple[int, InvalidJob] | None:
-        """Note the new names of jobs, given by their places. Returns the first that cannot be taken, by its place, and why.
-        `undeclared`: the types among theirs that no worker has declared."""
+        """Note the new names of jobs, given by their places. Returns the first that cannot be taken, by its place,
+        and why. `undeclared`: the types among theirs that no worker has declared."""
         self._forget()
         wanted: dict[NameKind, dict[str, int]] = {"queue": {}, "type": {}, "tag": {}}
         for place, job in jobs.items():

@@ -23,10 +23,11 @@ if TYPE_CHECKING:  # these import the table of endpoints, whose calls carry the 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`intake` wakes workers for what it stores. `gate` says who calls; `events` feeds the streams; `catalogue` knows the
-    declared types, `names` which queues and tags there are; `gathering` stores single submissions that are in flight together in one transaction, and
-    `places` finds out together where the jobs are that were there before. `shortcuts`: past PostgreSQL, where there are
-    some; `intake` uses them already. `readiness`: whether requests should be sent here."""
+    """`intake` wakes workers for what it stores. `gate` says who calls; `events` feeds the streams; `catalogue` knows
+    the declared types, `names` which queues and tags there are; `gathering` stores single submissions that are in
+    flight together in one transaction, and `places` finds out together where the jobs are that were there before.
+    `shortcuts`: past PostgreSQL, where there are some; `intake` uses them already. `readiness`: whether requests
+    should be sent here."""
 
     config: Config
     intake: Intake

@@ -335,8 +335,8 @@ async def _is_ready(url: str) -> bool:
 
 
 async def prepare(config: Config, *, healthy_within_s: float | None) -> dict[str, Any]:
-    """Migrate, then look at what a newcomer would ask about. Nothing here takes longer because there is much in the store:
-    what cannot be told in time must not keep the processes from starting."""
+    """Migrate, then look at what a newcomer would ask about. Nothing here takes longer because there is much in the
+    store: what cannot be told in time must not keep the processes from starting."""
     connection = await connect(config.store, direct=True)
     try:
         applied = await migrate.upgrade(connection, config.store.schema, ahead=config.store.partitions_ahead)
@@ -361,7 +361,8 @@ async def prepare(config: Config, *, healthy_within_s: float | None) -> dict[str
 
 
 async def _is_healthy(store: Store, within_s: float | None) -> bool | None:
-    """Whether no job is lost, doubled or miscounted. None: not known, for there are too many to read all of them in time."""
+    """Whether no job is lost, doubled or miscounted. None: not known, for there are too many to read all of them in
+    time."""
     try:
         async with asyncio.timeout(within_s):
             return (await store.views.check()).clean

@@ -80,8 +80,8 @@ async def admit_known(upkeep: Upkeep, waker: Waker) -> bool:
 
 
 async def fold_counts(upkeep: Upkeep) -> float:
-    """Add the counts up. Each fold writes a row for every queue, type and status: where there are tens of thousands it comes
-    back later, so that folding never takes more than a twentieth of the time. Returns how soon."""
+    """Add the counts up. Each fold writes a row for every queue, type and status: where there are tens of thousands
+    it comes back later, so that folding never takes more than a twentieth of the time. Returns how soon."""
     began_s = steady_s()
     await upkeep.fold_counts()
     return max(FOLD_S, _FOLD_SHARE * (steady_s() - began_s))

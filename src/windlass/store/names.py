@@ -1,4 +1,5 @@
-"""The names that submissions use: queues, types that no worker has declared, and tags. How many there may be is bounded.
+"""The names that submissions use: queues, types that no worker has declared, and tags. How many there may be is
+bounded.
 
 Names are counted at most once a second in each process, and only while new ones come: whoever uses known names pays
 nothing, and several processes together may exceed a bound by what they admit within that second.
@@ -40,7 +41,8 @@ class Names:
             self._room[kind], self._counted_s[kind] = most - count, now_s
 
     async def keep(self, *, unused_s: float) -> set[str]:
-        """Note queues and types that have jobs, and forget those that have had none for a while. Returns what was forgotten."""
+        """Note queues and types that have jobs, and forget those that have had none for a while. Returns what was
+        forgotten."""
         await self._postgres.fetch("note_used_names")
         forgotten = {row["name"] for row in await self._postgres.fetch("forget_names", unused_s)}
         return forgotten | {row["name"] for row in await self._postgres.fetch("forget_queues")}

@@ -133,8 +133,8 @@ class Postgres:
             self._give_up(connection)
 
     def _give_up(self, connection: Pooled) -> None:
-        """Back to the pool, which rolls back a transaction that is open; not awaited, for the answer is here already, or
-        the database hangs, and giving back takes as long as it hangs."""
+        """Back to the pool, which rolls back a transaction that is open; not awaited, for the answer is here already,
+        or the database hangs, and giving back takes as long as it hangs."""
         giving = asyncio.create_task(self._pool.release(connection))
         self._giving.add(giving)
         giving.add_done_callback(self._given)
@@ -234,8 +234,8 @@ def _is_closed(connection: Pooled) -> bool:
 
 @asynccontextmanager
 async def _in_transaction(connection: Connection, isolation: Any, *, readonly: bool) -> AsyncIterator[None]:
-    """Commit at the end, or roll back. Not where a statement has not been answered in time or its caller has gone: a rollback
-    waits as long again if the database hangs. The pool rolls back when the connection is given back."""
+    """Commit at the end, or roll back. Not where a statement has not been answered in time or its caller has gone: a
+    rollback waits as long again if the database hangs. The pool rolls back when the connection is given back."""
     transaction = connection.transaction(isolation=isolation, readonly=readonly)
     await transaction.__aenter__()
     try:

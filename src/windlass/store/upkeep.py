@@ -255,7 +255,8 @@ class Upkeep:
             after = (page[-1]["created_at"], page[-1]["key"])
 
     async def keep_names(self, *, unused_s: float = _NAMES_KEPT_S) -> set[str]:
-        """Note queues and types that have jobs, and forget those that have had none for a while. Returns what was forgotten."""
+        """Note queues and types that have jobs, and forget those that have had none for a while. Returns what was
+        forgotten."""
         return await self._names.keep(unused_s=unused_s)
 
     async def forget_tags(self, *, unused_s: float = _NAMES_KEPT_S) -> int:

@@ -56,8 +56,8 @@ class Intake(Protocol):
     async def discard_many(self, job_ids: Iterable[UUID], reason: str = ...) -> dict[UUID, Status | WindlassError]: ...
 
     async def admit_names(self, kind: NameKind, names: Collection[str], *, most: int) -> set[str]:
-        """Note names of queues, undeclared types or tags that are new: `most` of a kind may be. Returns those there is no room
-        for; then none is noted."""
+        """Note names of queues, undeclared types or tags that are new: `most` of a kind may be. Returns those there
+        is no room for; then none is noted."""
 
     async def set_paused(self, queue: str, *, paused: bool) -> None:
         """Stop or resume claims from a queue; what runs goes on, and nothing moves."""

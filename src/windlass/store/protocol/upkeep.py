@@ -81,7 +81,8 @@ class Upkeep(Protocol):
         """Forget types that no worker has declared for long. Those of living workers are declared, whenever that was said."""
 
     async def keep_names(self, *, unused_s: float = ...) -> set[str]:
-        """Note queues and types that have jobs, and forget those that have had none for a while. Returns what was forgotten."""
+        """Note queues and types that have jobs, and forget those that have had none for a while. Returns what was
+        forgotten."""
 
     async def forget_tags(self, *, unused_s: float = ...) -> int:
         """Forget tags that no job has any more."""

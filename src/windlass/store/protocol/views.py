@@ -95,7 +95,8 @@ class DeadLetterSize:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Exact numbers of jobs: by status, all of them; and the largest by queue, type and status, up to a number of lines."""
+    """Exact numbers of jobs: by status, all of them; and the largest by queue, type and status, up to a number of
+    lines."""
 
     statuses: Mapping[Status, int]
     lines: Mapping[Line, int]
@@ -165,7 +166,8 @@ class Views(Protocol):
         """Exact numbers of jobs by queue, type and status, whatever their number."""
 
     async def summary(self, *, lines: int) -> Summary:
-        """The exact numbers of jobs by status, and the largest by queue, type and status. Cheap: for those who watch."""
+        """The exact numbers of jobs by status, and the largest by queue, type and status. Cheap: for those who
+        watch."""
 
     async def queues(self, *, after: str = ..., limit: int | None = ...) -> list[Queue]:
         """Queues that have jobs or settings, by name: those behind `after`, up to `limit`. None: all."""

@@ -24,8 +24,8 @@ order by n.name
 on conflict do nothing;
 
 -- name: note_used_names
--- Remember the queues, and the types that nobody has declared, that have jobs: programs that enqueue by themselves are trusted
--- and ask nobody. From the counts.
+-- Remember the queues, and the types that nobody has declared, that have jobs: programs that enqueue by themselves are
+-- trusted and ask nobody. From the counts.
 insert into windlass.known_name (kind, name, noted_at)
 select u.kind, u.name, now()
 from (
@@ -40,8 +40,8 @@ on conflict do nothing
 returning name;
 
 -- name: forget_names
--- Forget queues and types that have had no job for a while, and types that were declared meanwhile. Guard: noted long ago, or
--- the first job of a new name might not be counted yet.
+-- Forget queues and types that have had no job for a while, and types that were declared meanwhile. Guard: noted long
+-- ago, or the first job of a new name might not be counted yet.
 with used as materialized (
   select 'queue' as kind, t.queue as name from windlass.tallied t
   union
@@ -54,8 +54,8 @@ where k.kind in ('queue', 'type') and k.noted_at < now() - make_interval(secs =>
 returning k.kind, k.name;
 
 -- name: forget_queues
--- Forget the settings of queues that are as those of a queue without settings, and have no jobs. Guard: a pause meanwhile is
--- seen, for the row is read again before it goes.
+-- Forget the settings of queues that are as those of a queue without settings, and have no jobs. Guard: a pause
+-- meanwhile is seen, for the row is read again before it goes.
 delete from windlass.queue q
 where not q.paused and not exists (select from windlass.tallied t where t.queue = q.name)
 returning q.name;

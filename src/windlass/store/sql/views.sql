@@ -268,10 +268,11 @@ from windlass.tallied t cross join windlass.known k left join windlass.queue q o
 -- The sums by status (without a queue), and the $1 largest counts: who looks often does not read one row for each of a
 -- thousand queues.
 with shown as materialized (
-  select case when t.status = 'ready' and (coalesce(q.paused, false) or t.type <> all (k.types)) then 'held' else t.status end
-      as status, t.queue, t.type, sum(t.n)::bigint as n
+  select t.queue, t.type, sum(t.n)::bigint as n,
+    case when t.status = 'ready' and (coalesce(q.paused, false) or t.type <> all (k.types)) then 'held'
+         else t.status end as status
   from windlass.tallied t cross join windlass.known k left join windlass.queue q on q.name = t.queue
-  group by 1, t.queue, t.type
+  group by 4, t.queue, t.type
 )
 select s.status, null as queue, null as type, sum(s.n)::bigint as n from shown s group by s.status
 union all
@@ -282,10 +283,10 @@ union all
 select count(*) as n from windlass.held h where h.reason = 'needs decision';
 
 -- name: queues
--- One page of the queues that have jobs or settings, in the order of code points behind $1, up to $2 of them (null: all); or
--- those that $3 names, jobs or not. `unknown`: ready jobs of types that no living worker knows. The counts are read once
--- for all queues: one reading for each was quadratic, and 20,000 queues took minutes.
--- Index for the age of the oldest among those first in line: ready_claim, one probe per queue with ready jobs and demand in use.
+-- One page of the queues that have jobs or settings, in the order of code points behind $1, up to $2 of them (null:
+-- all); or those that $3 names, jobs or not. `unknown`: ready jobs of types that no living worker knows. The counts are
+-- read once for all queues: one reading for each was quadratic, and 20,000 queues took minutes. Index for the age of
+-- the oldest among those first in line: ready_claim, one probe per queue with ready jobs and demand in use.
 with line as (
   select t.queue as name, t.status, t.n, t.status = 'ready' and t.type <> all (k.types) as unknown, false as paused
   from windlass.tallied t cross join windlass.known k
