@@ -244,7 +244,7 @@ class _Wiring:
             loaded = load(os.environ, read=lambda path: Path(path).read_text(encoding="utf-8"))
             config, redis = loaded.store, loaded.redis
         async with AsyncExitStack() as stack:
-            store = await stack.enter_async_context(open_store(replace(config, pool_min=0)))
+            store = await stack.enter_async_context(open_store(replace(config.for_callers(), pool_min=0)))
             hints = await stack.enter_async_context(reaching_all(store.hints, redis))
             waker = PostgresWaker(hints)
             stack.push_async_callback(waker.aclose)

@@ -5,7 +5,8 @@ WindlassError                      everything we raise
 │   ├── InvalidJob                 422  a field of the job is wrong; names the field
 │   │   ├── InvalidPayload         422  a payload that could not come back as it went in
 │   │   ├── InvalidId              422  a supplied id is no UUIDv7, or not of these days
-│   │   └── UnknownType            422  no worker has ever declared the type
+│   │   ├── UnknownType            422  no worker has ever declared the type
+│   │   └── TooManyNames           422  a queue, type or tag is new, and there are as many as there may be
 │   ├── InvalidField               422  a field of another request is wrong; names the field
 │   │   └── InvalidQuery           422  a list was asked for in a way that cannot be answered
 │   ├── JobNotFound                404
@@ -97,6 +98,21 @@ class UnknownType(InvalidJob):
         super().__init__(field, f"no worker has declared the type {type_!r}{meant}")
         self.type = type_
         self.known = tuple(known)
+
+
+class TooManyNames(InvalidJob):
+    """`kind`: queue, type or tag; `name`: the one that would be new; `most`: how many there may be."""
+
+    code = "too_many_names"
+
+    def __init__(self, field: str, kind: str, name: str, most: int) -> None:
+        setting = f"WINDLASS_{kind.upper()}S_MAX"
+        super().__init__(
+            field, f"the {kind} {name!r} would be new, and there may be {most:,} ({setting}); use one that is in use"
+        )
+        self.kind = kind
+        self.name = name
+        self.most = most
 
 
 class InvalidField(RequestError):

@@ -7,7 +7,7 @@ because the hot path makes one per job: a frozen dataclass costs five times as m
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -31,15 +31,8 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
+NameKind = Literal["queue", "type", "tag"]  # what submitters can make by naming it
 Line = tuple[str, str, Status]  # queue, type and status: what jobs are counted by
-
-
-def by_status(counts: Mapping[Line, int]) -> dict[Status, int]:
-    """The sums over queues and types. Every status is there, so that a reader need not know which are zero."""
-    sums = dict.fromkeys(Status, 0)
-    for (_, _, status), n in counts.items():
-        sums[status] += n
-    return sums
 
 
 PENDING: Final = frozenset({Status.SCHEDULED, Status.HELD, Status.READY})

@@ -30,7 +30,7 @@ from windlass.api.endpoint import Answer, Call, Endpoint
 from windlass.api.jobs import KEY, NEXT, STORED, Cursor, Limit, next_link, shown_job, taken
 from windlass.api.submitting import Submitted
 from windlass.errors import InvalidField, InvalidJob, UnknownType
-from windlass.model import FINISHED, UNFINISHED, Job, Status, by_status
+from windlass.model import FINISHED, UNFINISHED, Job, Status
 from windlass.store.protocol import JobQuery, Page
 from windlass.wire import Asked, Submission, TypeName, encode_any
 from windlass.wire import Job as JobTold
@@ -153,7 +153,7 @@ async def list_failed(call: Call) -> FailedJobs:
     if before + asked.limit > _WAY_IN_MAX:
         raise InvalidField("page", f"reaches beyond {_WAY_IN_MAX:,} jobs; /v1/dead-letters has cursors")
     views = call.parts.views
-    total = by_status(await views.counts())[Status.FAILED]
+    total = (await views.summary(lines=0)).statuses[Status.FAILED]
     cursor: str | None = None
     if before:
         cursor = (await views.ids(JobQuery(statuses=[Status.FAILED]), limit=before)).next_cursor
@@ -171,7 +171,7 @@ async def _page(
 
 
 async def stats(call: Call) -> PlainStats:
-    sums = by_status(await call.parts.views.counts())
+    sums = (await call.parts.views.summary(lines=0)).statuses
     plain = {name: sum(sums[status] for status in STATUSES[name]) for name in STATUSES if name != "cancelled"}
     return PlainStats(**plain)
 

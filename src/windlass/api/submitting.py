@@ -51,6 +51,10 @@ async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> Subm
         # Checked before it joins others: what is wrong with one job must not make its whole group begin anew.
         check_new_job(job)
         encode(job.payload, bytes_max=bytes_max)
+    if not parts.names.knows(job, found and found.declared):
+        refused = await parts.names.admit({0: job}, () if found else (job.type,))
+        if refused is not None:
+            raise refused[1]
     read_s = steady_s()
     stored = await parts.gathering.submit(job)
     if not stored.duplicate:
@@ -125,6 +129,7 @@ async def submit_many(parts: Parts, submissions: Sequence[Submission]) -> tuple[
     """All or none; and how many payloads could not be checked."""
     jobs: list[NewJob] = []
     unchecked = 0
+    declared: list[Declared | None] = []
     asked_at = time.monotonic()
     for n, submission in enumerate(submissions):
         try:
@@ -139,9 +144,11 @@ async def submit_many(parts: Parts, submissions: Sequence[Submission]) -> tuple[
             unchecked += not checked
         except InvalidJob as error:
             raise _at(n, error) from None
-        jobs.append(new_job(submission, found and found.declared))
+        declared.append(found and found.declared)
+        jobs.append(new_job(submission, declared[-1]))
         if n % _AT_ONCE == _AT_ONCE - 1:
             await asyncio.sleep(0)  # others submit meanwhile
+    await _admit_names(parts, jobs, declared)
     read_s = steady_s()
     try:
         stored = await parts.intake.enqueue(jobs)
@@ -150,6 +157,14 @@ async def submit_many(parts: Parts, submissions: Sequence[Submission]) -> tuple[
     if len(jobs) <= few:
         cache_submitted(parts, zip(jobs, stored, strict=True), read_s=read_s)
     return stored, unchecked
+
+
+async def _admit_names(parts: Parts, jobs: Sequence[NewJob], declared: Sequence[Declared | None]) -> None:
+    """Refuse queues, types and tags that are new where there is no room for more; the error names the first job."""
+    strange = {n: job for n, job in enumerate(jobs) if not parts.names.knows(job, declared[n])}
+    undeclared = {job.type for n, job in strange.items() if declared[n] is None}
+    if strange and (refused := await parts.names.admit(strange, undeclared)) is not None:
+        raise _at(*refused)
 
 
 def new_job(asked: Submission, declared: Declared | None) -> NewJob:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from windlass.bus.protocol import Recalled, Remembered, Shortcuts
 from windlass.errors import WindlassError
-from windlass.model import FINISHED, Decision, Enqueued, NewJob, Status
+from windlass.model import FINISHED, Decision, Enqueued, NameKind, NewJob, Status
 from windlass.store.protocol import Intake
 from windlass.store.rows import fingerprint_of
 
@@ -127,6 +127,9 @@ class Remembering:
             return await action
         finally:  # also when it fails: it may have been done, and only the answer be lost
             await self._jobs.drop(job_ids)
+
+    async def admit_names(self, kind: NameKind, names: Collection[str], *, most: int) -> set[str]:
+        return await self._intake.admit_names(kind, names, most=most)
 
     async def set_paused(self, queue: str, *, paused: bool) -> None:
         await self._intake.set_paused(queue, paused=paused)

@@ -15,6 +15,11 @@ from windlass.cli.notices import is_json, say
 from windlass.cli.wiring import default_data_dir
 
 _EXAMPLE: Final = '{"type": "add_numbers", "payload": {"a": 2, "b": 3}}'
+_HEALTH: Final = {
+    True: "healthy: no job lost, doubled or miscounted",
+    False: "NOT HEALTHY",
+    None: "not checked: there are too many jobs to read all of them at a start",
+}
 
 
 def show(report: dict[str, Any], *, as_json: bool, curl: str | None = None) -> None:
@@ -76,7 +81,7 @@ def _facts(report: dict[str, Any]) -> dict[str, str]:
         **({"data": f"{report['data_dir']}"} if report["data_dir"] else {}),
         "jobs": jobs or "none yet",
         "workers": _workers(report),
-        "store": "healthy: no job lost, doubled or miscounted" if report["healthy"] else "NOT HEALTHY",
+        "store": _HEALTH[report["healthy"]],
     }
     if "url" not in report:
         return facts

@@ -3,8 +3,8 @@
 A field `lease_ttl_s` is set by WINDLASS_LEASE_TTL_S; a secret also by WINDLASS_…_FILE, which names a file.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 from windlass.config.rules import setting
 from windlass.payload import payload_bytes_max
@@ -40,6 +40,13 @@ class StoreConfig:
     pool_min: int = setting(2, "connections kept open per process", unit="connections", least=0, most=1000)
     pool_max: int = setting(10, "connections per process at most", unit="connections", least=2, most=1000)
     statement_timeout_s: float = setting(30.0, "a statement is given up after", unit="s", least=0.1, most=3600)
+    request_timeout_s: float = setting(
+        5.0,
+        "whoever submits or looks, by the API or from Python, waits for the database at most; the API then answers 503",
+        unit="s",
+        least=0.1,
+        most=3600,
+    )
     lock_timeout_s: float = setting(
         2.0,
         "a wait for an idempotency key that another transaction holds is given up after",
@@ -75,6 +82,10 @@ class StoreConfig:
         least=60,
         most=366 * _day_s,
     )
+
+    def for_callers(self) -> Self:
+        """The same for a process whose callers wait for an answer: it gives up sooner than a worker."""
+        return replace(self, statement_timeout_s=min(self.statement_timeout_s, self.request_timeout_s))
 
     @property
     def retention_s(self) -> float:
@@ -234,6 +245,17 @@ class ApiConfig:
         least=0,
         most=_day_s,
     )
+    queues_max: int = setting(
+        1000,
+        "queues that submissions may make; those that workers or types name come on top",
+        unit="queues",
+        least=1,
+        most=1_000_000,
+    )
+    types_max: int = setting(
+        1000, "types that submissions may make where unknown ones are accepted", unit="types", least=1, most=1_000_000
+    )
+    tags_max: int = setting(100_000, "different tags that submissions may make", unit="tags", least=1, most=100_000_000)
     unready_s: float = setting(
         0.5,
         "a shutdown answers /readyz with no, and all else as before, for; then it closes the listener",

@@ -26,7 +26,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Chore(NamedTuple):
-    """One duty. `act` returns True if there is more to do at once, or how soon to come back if sooner than usual.
+    """One duty. `act` returns True if there is more to do at once, or how soon to come back if not as usual.
     `slow`: nobody waits for it. It is given up after `limit_s`."""
 
     name: str
@@ -63,10 +63,12 @@ class Leader:
             Chore("narrow what is too wide", 1.0, chores.TooWide(upkeep, placement)),
             Chore("admit known types", 1.0, lambda: chores.admit_known(upkeep, waker)),
             Chore("admit jobs for newer workers", 1.0, chores.AdmitNewer(upkeep, waker)),
-            Chore("fold counts", 1.0, _once(upkeep.fold_counts)),
+            Chore("fold counts", chores.FOLD_S, lambda: chores.fold_counts(upkeep)),
             Chore("hold unknown types", 10.0, chores.HoldUnknown(upkeep, placement), slow=True, limit_s=30.0),
             Chore("forget idle workers that died", 10.0, _once(upkeep.forget_idle), slow=True),
             Chore("forget workers", 60.0, _once(upkeep.forget_workers), slow=True),
+            Chore("keep names", 60.0, _once(upkeep.keep_names), slow=True),
+            Chore("forget tags", 600.0, _once(upkeep.forget_tags), slow=True, limit_s=60.0),
             Chore("expire keys", 60.0, _once(upkeep.expire_keys), slow=True, limit_s=60.0),
             Chore("forget followed logs", 60.0, _once(upkeep.forget_followed_logs), slow=True),
             Chore("sweep steps", 60.0, _once(upkeep.sweep_steps), slow=True, limit_s=60.0),

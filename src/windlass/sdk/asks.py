@@ -172,16 +172,16 @@ def stats() -> Ask[wire.Stats]:
     return _get("/v1/stats", wire.Stats)
 
 
-def queues() -> Ask[wire.Queues]:
-    return _get("/v1/queues", wire.Queues)
+def queues(cursor: str | None = None) -> Ask[wire.Queues]:
+    return _get("/v1/queues", wire.Queues, cursor=cursor)
 
 
-def workers() -> Ask[wire.Workers]:
-    return _get("/v1/workers", wire.Workers)
+def workers(cursor: str | None = None) -> Ask[wire.Workers]:
+    return _get("/v1/workers", wire.Workers, cursor=cursor)
 
 
-def types() -> Ask[JobTypes]:
-    return _get("/v1/types", JobTypes)
+def types(cursor: str | None = None) -> Ask[JobTypes]:
+    return _get("/v1/types", JobTypes, cursor=cursor)
 
 
 def audit(*, limit: int, cursor: str | None = None) -> Ask[Audit]:

@@ -29,6 +29,7 @@ from windlass.model import (
     Decision,
     Enqueued,
     Error,
+    NameKind,
     NewJob,
     Status,
     check_name,
@@ -38,6 +39,7 @@ from windlass.model import (
 from windlass.store import partitions
 from windlass.store.foreign import adapted
 from windlass.store.ids import Ids
+from windlass.store.names import Names
 from windlass.store.postgres import Connection, Postgres, patiently
 from windlass.store.rows import Row, columns, fingerprint, fits_one_page, is_plain, is_same, page_max, pages, to_rows
 
@@ -62,6 +64,7 @@ class Intake:
     def __init__(self, postgres: Postgres) -> None:
         self._postgres = postgres
         self._ids = Ids(postgres.now_ms)
+        self._names = Names(postgres)
 
     # Enqueue. -----------------------------------------------------------------------------------------------------
 
@@ -314,6 +317,10 @@ class Intake:
             left = [job_id for job_id in left if job_id not in answers]
             await asyncio.sleep(0.001 * look)
         return answers | {job_id: _impossible(verb, job_id, "moving") for job_id in left}
+
+    async def admit_names(self, kind: NameKind, names: Collection[str], *, most: int) -> set[str]:
+        """Note names that are new. Returns those there is no room for; then none is noted."""
+        return await self._names.admit(kind, names, most=most)
 
     async def set_paused(self, queue: str, *, paused: bool) -> None:
         """Stop or resume claims from a queue; what runs goes on, and nothing moves."""

@@ -20,6 +20,7 @@ from windlass.store import partitions
 from windlass.store.catalogue import declared_row, version_row
 from windlass.store.floors import Floors
 from windlass.store.lines import BEFORE_ALL, Line, page_of_lines
+from windlass.store.names import Names
 from windlass.store.postgres import Postgres, patiently
 from windlass.store.protocol import Cause, LostLease, Rolled, WaitingForNewer, WideJob, WideQueues
 
@@ -31,6 +32,7 @@ _DAY_S: Final = 86_400.0
 # Lines looked at in one tick to find the queues that they wait in, where some are served by pattern.
 _WIDE_STEPS: Final = 1_000
 _WIDE_QUEUES: Final = 100  # of those: each is asked for by type
+_NAMES_KEPT_S: Final = 3600.0
 _STEPS_KEPT_S: Final = _DAY_S
 _FIRST: Final = UUID(int=0)
 _LAST_RANK: Final = 2**63 - 1
@@ -39,6 +41,7 @@ _LAST_RANK: Final = 2**63 - 1
 class Upkeep:
     def __init__(self, postgres: Postgres) -> None:
         self._postgres = postgres
+        self._names = Names(postgres)
         self._due: Floors[None, datetime] = Floors()
         self._looked: dict[tuple[str, int], tuple[int, int]] = {}  # by queue and width: the last job looked at
 
@@ -250,6 +253,15 @@ class Upkeep:
             if len(page) < limit:
                 return expired
             after = (page[-1]["created_at"], page[-1]["key"])
+
+    async def keep_names(self, *, unused_s: float = _NAMES_KEPT_S) -> set[str]:
+        """Note queues and types that have jobs, and forget those that have had none for a while. Returns what was
+        forgotten."""
+        return await self._names.keep(unused_s=unused_s)
+
+    async def forget_tags(self, *, unused_s: float = _NAMES_KEPT_S) -> int:
+        """Forget tags that no job has any more."""
+        return await self._names.forget_tags(unused_s=unused_s)
 
     async def forget_followed_logs(self) -> int:
         """Forget the logs of running attempts that nobody follows any more."""

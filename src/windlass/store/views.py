@@ -24,8 +24,9 @@ from windlass.store.protocol import (
     JobQuery,
     Page,
     RunningLog,
+    Summary,
 )
-from windlass.store.shown import facts, to_error, to_job
+from windlass.store.shown import facts, to_error, to_job, to_queue
 from windlass.store.statements import in_schema
 
 _PLACES: Final = 1_000  # jobs one statement looks for
@@ -172,25 +173,28 @@ class Views:
         """How many jobs wait for a person to decide."""
         return int((await self._postgres.pinned("count_undecided"))[0]["n"])
 
-    async def queues(self) -> list[Queue]:
-        """Every queue that has jobs or settings."""
-        counts: dict[str, dict[Status, int]] = {}
-        for (queue, _, status), n in (await self.counts()).items():
-            of_queue = counts.setdefault(queue, {})
-            of_queue[status] = of_queue.get(status, 0) + n
-        rows = await self._postgres.pinned("queues", list(counts))
+    async def summary(self, *, lines: int) -> Summary:
+        """The exact numbers of jobs by status, and the largest by queue, type and status."""
+        statuses, largest = dict.fromkeys(Status, 0), {}
+        for row in await self._postgres.pinned("summary", lines):
+            if row["queue"] is None:
+                statuses[Status(row["status"])] = row["n"]
+            else:
+                largest[row["queue"], row["type"], Status(row["status"])] = row["n"]
+        return Summary(statuses, largest)
+
+    async def queues(self, *, after: str = "", limit: int | None = None) -> list[Queue]:
+        """Queues that have jobs or settings, by name: those behind `after`, up to `limit`."""
+        return await self._queues(after, limit, None)
+
+    async def queue(self, name: str) -> Queue:
+        """One queue, whether it has jobs and settings or not."""
+        return (await self._queues("", 1, [name]))[0]
+
+    async def _queues(self, after: str, limit: int | None, names: list[str] | None) -> list[Queue]:
+        rows = await self._postgres.pinned("queues", after, limit, names)
         served = [(row["queues"], row["workers"]) for row in await self._postgres.fetch("served_queues")]
-        return [
-            Queue(
-                row["name"],
-                row["paused"],
-                row["depth"],
-                row["oldest_age_s"],
-                counts.get(row["name"], {}),
-                sum(workers for queues, workers in served if serves(queues, row["name"])),
-            )
-            for row in rows
-        ]
+        return [to_queue(row, sum(n for queues, n in served if serves(queues, row["name"]))) for row in rows]
 
     async def workers(self) -> list[Worker]:
         """Every worker, the living first, then the dead that are not forgotten yet."""

@@ -17,6 +17,7 @@ from windlass.store.protocol.views import (
     JobQuery,
     Page,
     RunningLog,
+    Summary,
     Views,
 )
 from windlass.store.protocol.workers import Ask, Claims, Progress, Receipt, Settled, merged
@@ -49,6 +50,7 @@ __all__ = [
     "Rolled",
     "RunningLog",
     "Settled",
+    "Summary",
     "Upkeep",
     "User",
     "Views",

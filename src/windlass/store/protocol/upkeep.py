@@ -81,6 +81,13 @@ class Upkeep(Protocol):
     async def forget_types(self) -> set[str]:
         """Forget types that no worker has declared for long. Those of living workers are declared, whenever that was said."""
 
+    async def keep_names(self, *, unused_s: float = ...) -> set[str]:
+        """Note queues and types that have jobs, and forget those that have had none for a while. Returns what was
+        forgotten."""
+
+    async def forget_tags(self, *, unused_s: float = ...) -> int:
+        """Forget tags that no job has any more."""
+
     async def renew(
         self, worker_ids: Collection[UUID], *, lease_ttl_s: float, lost_threads: Mapping[UUID, int] = ...
     ) -> dict[UUID, bool]:

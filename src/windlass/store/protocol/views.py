@@ -1,6 +1,6 @@
 """What people look at, and how they ask for it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -11,6 +11,7 @@ from windlass.model import (
     Attempt,
     Job,
     KnownType,
+    Line,
     Queue,
     Status,
     Worker,
@@ -93,6 +94,15 @@ class DeadLetterSize:
 
 
 @dataclass(frozen=True, slots=True)
+class Summary:
+    """Exact numbers of jobs: by status, all of them; and the largest by queue, type and status, up to a number of
+    lines."""
+
+    statuses: Mapping[Status, int]
+    lines: Mapping[Line, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """What must never be seen: jobs in no table, in two, keys without a job, counts that differ from the rows."""
 
@@ -155,8 +165,15 @@ class Views(Protocol):
     async def counts(self) -> dict[tuple[str, str, Status], int]:
         """Exact numbers of jobs by queue, type and status, whatever their number."""
 
-    async def queues(self) -> list[Queue]:
-        """Every queue that has jobs or settings."""
+    async def summary(self, *, lines: int) -> Summary:
+        """The exact numbers of jobs by status, and the largest by queue, type and status. Cheap: for those who
+        watch."""
+
+    async def queues(self, *, after: str = ..., limit: int | None = ...) -> list[Queue]:
+        """Queues that have jobs or settings, by name: those behind `after`, up to `limit`. None: all."""
+
+    async def queue(self, name: str) -> Queue:
+        """One queue, whether it has jobs and settings or not."""
 
     async def workers(self) -> list[Worker]:
         """Every worker, the living first, then the dead that are not forgotten yet."""
