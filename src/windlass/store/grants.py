@@ -46,6 +46,8 @@ RIGHTS: Final = {
     "reservation": Rights("s", "s", "siud"),
     "queue": Rights("s", "siu", "s"),
     "idempotency": Rights("si", "si", "siud"),
+    "submitter": Rights("", "siud", ""),
+    "charge": Rights("", "siud", "sud"),
     "counter": Rights("i", "i", "sid"),
     "tally": Rights("", "", "sid"),
     "leader": Rights("", "s", "siu"),
