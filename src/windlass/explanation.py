@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from windlass.model import FINISHED, Error, Job, Status, needs_decision, needs_newer_worker, unknown_type
+from windlass.quotas import SubmitterUse
 
 ahead_max: Final = 1_000  # nobody waits differently behind more
 _LATE_S: Final = 10.0
@@ -31,6 +32,7 @@ class Explanation:
     """Why a job is where it is. `ahead`: how many of its queue go first, counted up to `ahead_max`.
 
     `workers_able`: living workers that could run it when nothing else did; `workers_free`: of these, with room now.
+    `submitter`: whose quotas it counts against while it is unfinished; None: nobody's.
     """
 
     job_id: UUID
@@ -40,6 +42,7 @@ class Explanation:
     ahead: int | None = None
     workers_able: int = 0
     workers_free: int = 0
+    submitter: SubmitterUse | None = None
 
 
 @dataclass(frozen=True, slots=True)

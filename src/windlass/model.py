@@ -96,13 +96,30 @@ Decision = Literal["done", "redo"]  # what a person says of one
 IsolationMode = Literal["none", "process"]
 
 
+class Owner(NamedTuple):
+    """Who submits a job through the API. Idempotency keys and ids belong to `namespace`; None: that of the
+    application, as without an owner. `subject`: whose quota counts the job; None: nobody's."""
+
+    namespace: str | None = None
+    subject: str | None = None
+
+
+_NAMESPACE_END: Final = "\x1f"  # in no key: check_text refuses control characters
+
+
+def scoped_key(namespace: str | None, key: str) -> str:
+    """An idempotency key as it is stored and cached: another one in each namespace."""
+    return key if namespace is None else f"{namespace}{_NAMESPACE_END}{key}"
+
+
 class NewJob(NamedTuple):
     """What a caller submits. `payload` is any JSON value; larger `priority` runs first.
 
     `id`: a UUIDv7 the caller made, so that a submission whose answer was lost can be repeated without doubling.
     `scheduled_at` (aware) or `delay_s`: not before that. `idempotency_key`: same key and body give the first job.
-    `inherited`: the fields of `declarable` that nobody said, and that are as the type declares them just now: with another
-    default, as after a deployment, a repeated submission is still the same one.
+    `inherited`: the fields of `declarable` that nobody said, and that are as the type declares them just now: with
+    another default, as after a deployment, a repeated submission is still the same one. `owner`: None for the
+    application itself.
     """
 
     type: str
@@ -122,6 +139,13 @@ class NewJob(NamedTuple):
     if_too_wide: TooWide = "narrow"
     trace: str | None = None
     inherited: frozenset[str] = frozenset()
+    owner: Owner | None = None
+
+    @property
+    def scoped_key(self) -> str | None:
+        """Its idempotency key as it is stored; None: it has none."""
+        key = self.idempotency_key
+        return key if key is None or self.owner is None else scoped_key(self.owner.namespace, key)
 
     def is_later(self, now: datetime) -> bool:
         """Whether it is for later, by the caller's clock: enough for a hint or a first answer; the database decides."""

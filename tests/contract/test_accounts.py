@@ -120,6 +120,9 @@ async def test_a_revoked_key_is_not_found_and_stays_in_the_list(accounts: Accoun
     assert revoked.revoked_at is not None
     assert await accounts.key(b"d" * 32) is None
     assert await accounts.revoke_key(key.id) == revoked
+    assert await accounts.key_by_id(key.id) == revoked
+    with pytest.raises(KeyNotFound):
+        await accounts.key_by_id(uuid4())
     assert await accounts.keys() == [revoked]
     with pytest.raises(KeyNotFound):
         await accounts.revoke_key(uuid4())

@@ -1,6 +1,19 @@
 """All endpoints there are, area by area, in the order the description of the API has them."""
 
-from windlass.api import accounts, actions, aliases, auth, cluster, dead_letters, dev_mail, jobs, pages, probes, stream
+from windlass.api import (
+    accounts,
+    actions,
+    aliases,
+    auth,
+    cluster,
+    dead_letters,
+    dev_mail,
+    jobs,
+    pages,
+    probes,
+    stream,
+    submitters,
+)
 from windlass.api.endpoint import Endpoint
 
 
@@ -13,6 +26,7 @@ def table() -> list[Endpoint]:
         *stream.endpoints,
         *auth.endpoints,
         *accounts.endpoints,
+        *submitters.endpoints,
         *probes.endpoints,
         *dev_mail.endpoints,
         *pages.endpoints,

@@ -277,6 +277,21 @@ def remove_user(name: str) -> "Ask[Any]":
     return Ask("DELETE", f"/v1/users/{quote(name, safe='')}", Any)
 
 
+def set_quota(of: str | UUID, quota: wire.Quota) -> "Ask[Any]":
+    """`of`: the name of a user, or the id of an API key."""
+    return _set_of(of, "quota", quota)
+
+
+def set_namespace(of: str | UUID, namespace: wire.NewNamespace) -> "Ask[Any]":
+    return _set_of(of, "namespace", namespace)
+
+
+def _set_of(of: str | UUID, what: str, said: wire.Quota | wire.NewNamespace) -> "Ask[Any]":
+    owner = f"keys/{of}" if isinstance(of, UUID) else f"users/{quote(of, safe='')}"
+    answer = wire.ApiKey if isinstance(of, UUID) else wire.User
+    return Ask("PUT", f"/v1/{owner}/{what}", answer, body=msgspec.json.encode(said), repeatable=True)
+
+
 def revoke_key(key_id: UUID) -> "Ask[Any]":
     return Ask("DELETE", f"/v1/keys/{key_id}", Any)
 

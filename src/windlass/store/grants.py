@@ -47,6 +47,8 @@ RIGHTS: Final = {
     "queue": Rights("s", "siu", "sd"),
     "known_name": Rights("", "si", "sid"),
     "idempotency": Rights("si", "si", "siud"),
+    "submitter": Rights("", "siud", ""),
+    "charge": Rights("", "siud", "sud"),
     "counter": Rights("i", "i", "sid"),
     "tally": Rights("", "", "sid"),
     "leader": Rights("", "s", "siu"),

@@ -10,6 +10,7 @@ from asyncpg import Record
 from windlass.explanation import Facts, Hand
 from windlass.lifecycle import retry_policy
 from windlass.model import FINISHED, Error, Job, Queue, Status
+from windlass.quotas import Submitter, SubmitterUse, Use, quota_uses
 
 
 def to_job(row: Record, dead_letters_kept_s: float | None = None) -> Job:
@@ -55,6 +56,15 @@ def facts(job: Job, standing: Record, hands: Iterable[Record]) -> Facts:
         hands=[Hand(*row) for row in hands],
         undecided=tuple(standing["undecided"]),
     )
+
+
+def submitter_use(row: Record | None) -> SubmitterUse | None:
+    """The quotas that a job counts against; None: it counts against none."""
+    if row is None:
+        return None
+    *said, waiting, threads = row
+    submitter = Submitter(*said)
+    return SubmitterUse(submitter.subject, tuple(quota_uses(submitter, Use(waiting, threads))))
 
 
 def _age_s(job: Job, standing: Record) -> float:

@@ -290,6 +290,11 @@ class Upkeep:
                 return swept
             after = page[-1]
 
+    async def sweep_charges(self) -> None:
+        """Forget the finished jobs of subjects that have had a quota."""
+        for row in await self._postgres.pinned("charged_subjects"):
+            await self._postgres.pinned("count_charges", row["subject"])
+
     async def sweep_tokens(self, *, limit: int = _PAGE) -> int:
         """Forget spent and revoked tokens that are past their time: they are refused without being remembered."""
         swept = len(await self._postgres.fetch("sweep_revoked"))

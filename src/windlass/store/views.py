@@ -9,7 +9,7 @@ import asyncpg
 
 from windlass.errors import InvalidQuery, JobNotFound
 from windlass.explanation import Explanation, ahead_max, explain
-from windlass.model import Attempt, Job, KnownType, Queue, Status, Worker
+from windlass.model import Attempt, Job, KnownType, Queue, Status, Worker, scoped_key
 from windlass.queue_names import serves
 from windlass.store import migrate
 from windlass.store.catalogue import known_type
@@ -26,7 +26,7 @@ from windlass.store.protocol import (
     RunningLog,
     Summary,
 )
-from windlass.store.shown import facts, to_error, to_job, to_queue
+from windlass.store.shown import facts, submitter_use, to_error, to_job, to_queue
 from windlass.store.statements import in_schema
 
 _PLACES: Final = 1_000  # jobs one statement looks for
@@ -62,7 +62,8 @@ class Views:
             job = await self._one(job_id, connection)
             (standing,) = await connection.fetch(sql["standing"], job_id, ahead_max)
             hands = await connection.fetch(sql["hands"], job.queue, job.type)
-        return explain(facts(job, standing, hands))
+            quota = await connection.fetchrow(sql["quota_of"], job_id)
+        return replace(explain(facts(job, standing, hands)), submitter=submitter_use(quota))
 
     async def attempts(self, job_id: UUID, *, limit: int | None = None) -> list[Attempt]:
         """The attempts of a job that have ended, oldest first; of more than `limit`, the newest."""
@@ -143,9 +144,10 @@ class Views:
         """Every type that was ever declared, by name."""
         return [known_type(row) for row in await self._postgres.fetch("types")]
 
-    async def taken_keys(self, keys: Collection[str]) -> set[str]:
-        """Which of these idempotency keys belong to a job."""
-        return {row["key"] for row in await self._postgres.fetch("taken_keys", sorted(keys))}
+    async def is_key_taken(self, namespace: str | None, key: str) -> bool:
+        """Whether the idempotency key belongs to a job, in this namespace."""
+        plain = None if namespace is None else key
+        return bool(await self._postgres.fetch("key_holders", [scoped_key(namespace, key)], [plain]))
 
     async def _lines(self, query: JobQuery, connection: Connection) -> list[Line] | None:
         if query.type is None and query.queue is None:

@@ -193,6 +193,9 @@ class Upkeep(Protocol):
     async def sweep_steps(self, *, limit: int = ...) -> int:
         """Forget the steps of jobs that finished more than a day ago, or are gone."""
 
+    async def sweep_charges(self) -> None:
+        """Forget the finished jobs of subjects that have had a quota: those who still submit do so themselves."""
+
     async def sweep_tokens(self, *, limit: int = ...) -> int:
         """Forget spent and revoked tokens that are past their time: they are refused without being remembered."""
 

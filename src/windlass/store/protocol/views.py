@@ -159,8 +159,8 @@ class Views(Protocol):
     async def types(self) -> list[KnownType]:
         """Every declared type that is not forgotten, by name."""
 
-    async def taken_keys(self, keys: Collection[str]) -> set[str]:
-        """Which of these idempotency keys belong to a job."""
+    async def is_key_taken(self, namespace: str | None, key: str) -> bool:
+        """Whether the idempotency key belongs to a job, in this namespace."""
 
     async def counts(self) -> dict[tuple[str, str, Status], int]:
         """Exact numbers of jobs by queue, type and status, whatever their number."""

@@ -248,10 +248,6 @@ left join (
 left join windlass.type_version v on l.versions = 1 and v.type = l.type and v.digest = l.digest
 order by t.name;
 
--- name: taken_keys
--- Which of these idempotency keys belong to a job.
-select i.key from windlass.idempotency i where i.key = any ($1::text[]);
-
 -- name: served_queues
 -- What living workers that claim jobs serve, and how many serve the same.
 select w.queues, count(*)::integer as workers
