@@ -323,7 +323,11 @@ class JobsConfig:
         20 * _mib, "the largest image that is fetched", unit="bytes", least=1024, most=1024 * _mib
     )
     image_pixels_max: int = setting(
-        50_000_000, "the largest image that is opened", unit="pixels", least=1000, most=1_000_000_000
+        50_000_000,
+        "the largest image that is opened, and what is opened together on a machine",
+        unit="pixels",
+        least=1000,
+        most=1_000_000_000,
     )
 
 
