@@ -17,8 +17,9 @@ from msgspec import Meta
 from windlass import AsyncContext, Fail, Retry
 from windlass.jobs.home import app, means
 from windlass.jobs.signing import keys, signature
-from windlass.masking import header_secrets, is_secret, masked_text, without
+from windlass.masking import header_secrets, masked_text, without
 from windlass.payload import encode
+from windlass.secret_names import is_secret
 
 if TYPE_CHECKING:
     from windlass.jobs.egress import Answer
