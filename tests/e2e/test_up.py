@@ -130,8 +130,12 @@ def test_the_line_it_prints_works_when_pasted(running: Up) -> None:
     assert '"status":"ready"' in done.stdout, done.stderr
 
 
-def test_the_link_it_prints_logs_a_browser_in_once(running: Up) -> None:
-    code = running.report["login"].partition("code=")[2]
+def test_the_command_it_names_prints_a_link_that_logs_a_browser_in_once(running: Up) -> None:
+    assert running.report["login"] is None, "it is no terminal that it prints to"
+    made = subprocess.run(
+        ["bash", "-c", running.report["log_in"]], env=CLEAN, cwd="/", capture_output=True, text=True, check=True
+    )
+    code = made.stdout.strip().partition("code=")[2]
     came = {"Origin": running.url, "Sec-Fetch-Site": "same-origin"}
     with httpx2.Client(base_url=running.url, headers=came) as browser:
         assert browser.get("/login", params={"code": code}).status_code == 200, "looking does not spend it"

@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -272,10 +273,13 @@ async def _tell(story: Story, household: Household) -> None:
     household.is_up = True
     story.leaving.enter_context(announced(plan.folder, plan.url))  # not before: types would be unknown still
     signer = _signer(plan.config.auth)
+    # Only where a person looks: what goes to a file or a program is kept, and read by others.
+    shown = signer if sys.stdout.isatty() else None
     told = story.report | {
         "url": plan.url,
         "auth": plan.config.auth.auth,
-        "login": None if signer is None else link(plan.url, signer),
+        "login": None if shown is None else link(plan.url, shown),
+        "log_in": None if signer is None else f"{banner.command(plan.folder)} login",
         "workers": len(plan.config.worker.widths),
         "threads": list(plan.config.worker.widths),
         "types": sorted(types),
@@ -283,7 +287,7 @@ async def _tell(story: Story, household: Household) -> None:
         **plan.beside.report(plan.url),
         "up_after_s": round(_age_s(), 2),
     }
-    banner.show(told, as_json=plan.as_json, curl=_curl(plan, signer))
+    banner.show(told, as_json=plan.as_json, curl=_curl(plan, shown))
     if plan.demo:
         from windlass.cli.demo import go_on  # noqa: PLC0415
 
