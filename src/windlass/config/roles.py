@@ -64,6 +64,9 @@ class StoreConfig:
     type_retention_days: int = setting(
         30, "a type that no worker has declared for so long is forgotten", unit="days", least=1, most=3650
     )
+    audit_retention_days: int = setting(
+        400, "entries of the audit are kept for; the last 30 days always; 0: for ever", unit="days", least=0, most=3650
+    )
     partitions_ahead: int = setting(3, "partitions made before they are needed", unit="partitions", least=1, most=60)
     payload_bytes_max: int = setting(
         payload_bytes_max, "the largest payload of a job", unit="bytes", least=1024, most=64 * _mib
