@@ -19,17 +19,8 @@ from urllib.parse import quote
 
 from windlass.known_keys import MASK, has_known_key, without_known_keys
 from windlass.redaction import redact
-from windlass.secret_names import STEMS, any_of, is_secret
+from windlass.secret_names import STEMS, any_of, is_harmless_header, is_secret
 
-# Headers whose values tell nobody anything: everything else that a webhook sends is hidden.
-_HARMLESS: Final = frozenset(
-    {
-        *("accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "content-disposition"),
-        *("content-encoding", "content-language", "content-length", "content-type", "date", "etag", "expires", "from"),
-        *("host", "if-match", "if-modified-since", "if-none-match", "if-unmodified-since", "last-modified", "origin"),
-        *("pragma", "prefer", "range", "retry-after", "server", "user-agent", "vary", "x-request-id", "traceparent"),
-    }
-)
 _HEADER_FIELDS: Final = frozenset({"header", "headers"})
 # Quick: most payloads hold none of these, and are given back as they are. A backslash may hide a letter of a name.
 _STEM: Final = any_of(STEMS)
@@ -105,7 +96,7 @@ def without(text: str, secrets: Iterable[str]) -> str:
 
 def header_secrets(headers: Iterable[tuple[str, str]]) -> list[str]:
     """The values among these headers that are never to be shown again."""
-    return [value for name, value in headers if name.strip().lower() not in _HARMLESS]
+    return [value for name, value in headers if not is_harmless_header(name)]
 
 
 def _forms(secret: str) -> Iterable[str]:
@@ -170,7 +161,7 @@ def _headers(value: tuple[Any, ...] | list[Any], type_: str, nested: int) -> Any
 
 def _header(name: str, value: Any, type_: str, nested: int) -> Any:
     """A webhook's header may carry a secret under any name; those of other types are judged by theirs."""
-    hidden = name.strip().lower() not in _HARMLESS if type_ == "webhook" else is_secret(name)
+    hidden = not is_harmless_header(name) if type_ == "webhook" else is_secret(name)
     return MASK if hidden and value is not None else _shown(value, type_, nested)
 
 

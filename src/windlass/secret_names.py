@@ -74,6 +74,15 @@ _GLUED_ENDS: Final = (
 _GLUED_BEGINNINGS: Final = ("password", "passwd", "passphrase", "apikey", "secretkey", "privatekey", "accesskey")
 _GLUED_PASS: Final = _words("db ssh smtp user my key store ldap ftp mail admin root proxy redis mysql pg http basic")
 
+# Headers whose values tell nobody anything: everything else that a webhook sends is hidden.
+_HARMLESS: Final = frozenset(
+    {
+        *("accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "content-disposition"),
+        *("content-encoding", "content-language", "content-length", "content-type", "date", "etag", "expires", "from"),
+        *("host", "if-match", "if-modified-since", "if-none-match", "if-unmodified-since", "last-modified", "origin"),
+        *("pragma", "prefer", "range", "retry-after", "server", "user-agent", "vary", "x-request-id", "traceparent"),
+    }
+)
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\x00-\x7f]+")
 _VERSION: Final = re.compile(r"v?[0-9]{1,4}|v")
 # In other letters the parts of a word cannot be told from each other: looked for in the whole name.
@@ -172,3 +181,8 @@ def _unglued(word: str) -> list[str]:
     if word.endswith("key") and word[:-3] in _KEY_OWNERS:
         return [word[:-3], "key"]
     return [word]
+
+
+def is_harmless_header(name: str) -> bool:
+    """Whether what a webhook's header of this name holds tells nobody anything."""
+    return name.strip().lower() in _HARMLESS

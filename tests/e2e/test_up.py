@@ -145,6 +145,23 @@ def test_the_command_it_names_prints_a_link_that_logs_a_browser_in_once(running:
         assert other.post("/login", data={"code": code}).status_code in {400, 401}
 
 
+def test_it_encrypts_the_headers_of_webhooks_with_a_key_of_its_folder(running: Up) -> None:
+    key = running.folder / "payload-key"
+    assert (key.stat().st_uid, stat.S_IMODE(key.stat().st_mode)) == (os.geteuid(), 0o600)
+    headers = {"X-Shop": "s3cr3t-v4lue"}
+    job_id = running.submit("webhook", url="http://127.0.0.1:1/", headers=headers)
+    assert running.job(job_id)["payload"]["headers"] == {"X-Shop": "***"}
+    failed = running.until(job_id, "failed")
+    assert "EgressRefused" in failed["error"]["type"], "its worker could read the headers"
+
+    async def stored() -> str:
+        async with open_store(StoreConfig(database_url=running.report["database"])) as store:
+            job = await store.views.job(UUID(job_id))
+            return "" if job is None else job.payload or ""
+
+    assert '"X-Shop":"sealed:v1:' in asyncio.run(stored()).replace(" ", "")
+
+
 def test_commands_find_the_address_and_the_secret_in_its_folder(running: Up) -> None:
     environ = {**CLEAN, "WINDLASS_DATA_DIR": str(running.folder)}
     words = [str(WINDLASS), "submit", "reverse_string", '{"text": "abc"}', "--wait"]

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -26,7 +26,7 @@ from windlass.auth.tokens import Signer
 from windlass.cli import banner
 from windlass.cli.development import DevelopmentServers, development_servers
 from windlass.cli.environs import for_api, for_worker
-from windlass.cli.home import announced, secret_file
+from windlass.cli.home import PAYLOAD_KEY, announced, secret_file
 from windlass.cli.household import Household, Kept, NeverUp
 from windlass.cli.listening import listening, port_of, url_of
 from windlass.cli.login import link
@@ -87,12 +87,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was asked for, and where it is. `secret`: the file of a secret of our own making."""
+    """What was asked for, and where it is. `secrets`: by setting, the files of secrets of our own making."""
 
     config: Config
     folder: Path
     door: socket.socket | None
-    secret: Path | None
+    secrets: Mapping[str, Path]
     apps: str
     demo: bool
     as_json: bool
@@ -153,11 +153,11 @@ def up(
     apps = ",".join([BUILT_IN, *checked_specs(app or [])])
     try:
         with home(config, data_dir, ephemeral=ephemeral) as folder:
-            config, secret = (config, None) if once else _with_secret(config, folder)
+            config, secrets = (config, {}) if once else _with_secrets(config, folder)
             door = None if once else _door(config)
             if door is not None:
                 config = replace(config, api=replace(config.api, port=port_of(door)))
-            plan = Plan(config, folder, door, secret, apps, demo, as_json, reload)
+            plan = Plan(config, folder, door, secrets, apps, demo, as_json, reload)
             if config.store.database_url is None and not once:
                 first = "" if (folder / "postgres").exists() else ", with a new data folder"
                 say(f"starting PostgreSQL{first} …")
@@ -191,13 +191,18 @@ def _embedded(find: Callable[[], object]) -> list[Extra]:
     return []
 
 
-def _with_secret(config: Config, folder: Path) -> tuple[Config, Path | None]:
-    """The configuration with something to sign with: where nothing is set, a secret that the folder keeps."""
-    auth = config.auth
-    if auth.auth != "on" or auth.auth_algorithm != "HS256" or auth.auth_secret is not None:
-        return config, None
-    file = secret_file(folder)
-    return replace(config, auth=replace(auth, auth_secret=file.read_text(encoding="utf-8").strip())), file
+def _with_secrets(config: Config, folder: Path) -> tuple[Config, dict[str, Path]]:
+    """The configuration with something to sign and to encrypt with: where nothing is set, secrets that the folder keeps."""
+    files: dict[str, Path] = {}
+    auth, store = config.auth, config.store
+    if auth.auth == "on" and auth.auth_algorithm == "HS256" and auth.auth_secret is None:
+        files["auth_secret"] = file = secret_file(folder)
+        auth = replace(auth, auth_secret=file.read_text(encoding="utf-8").strip())
+    # Only with a database of our own: workers elsewhere could not decrypt what is stored in another.
+    if store.database_url is None and store.payload_keys is None:
+        files["payload_keys"] = file = secret_file(folder, PAYLOAD_KEY)
+        store = replace(store, payload_keys=file.read_text(encoding="utf-8").strip())
+    return replace(config, auth=auth, store=store), files
 
 
 def _door(config: Config) -> socket.socket:
@@ -242,8 +247,8 @@ async def _live(story: Story, door: socket.socket, server: EmbeddedPostgres | No
     worker = ["worker", "--app", plan.apps, "--supervisor", supervisor_id, *(["--reload"] if plan.reload else [])]
     household = Household(
         [
-            Kept("the API", api, for_api(config, plan.secret), [door.fileno()]),
-            Kept("the worker", worker, for_worker(config)),
+            Kept("the API", api, for_api(config, plan.secrets), [door.fileno()]),
+            Kept("the worker", worker, for_worker(config, plan.secrets)),
         ],
         drain_s=config.worker.drain_s,
         patience_s=max(config.worker.drain_s, config.api.api_drain_s) + config.lease.lease_ttl_s + _STOP_S,
@@ -302,7 +307,7 @@ def _signer(auth: AuthConfig) -> Signer | None:
 def _curl(plan: Plan, signer: Signer | None) -> str:
     if plan.config.auth.auth == "off":
         return banner.curl_line(plan.url, None)
-    if plan.secret is not None:
+    if "auth_secret" in plan.secrets:
         return banner.curl_line(plan.url, f"$({banner.command(plan.folder)} token create --scope submit,read)")
     # No command would find out what to sign with: the token itself, or a place for one.
     token = "$TOKEN" if signer is None else signer.sign("curl", ["submit", "read"], plan.config.auth.token_ttl_s)

@@ -71,6 +71,13 @@ class StoreConfig:
     payload_bytes_max: int = setting(
         payload_bytes_max, "the largest payload of a job", unit="bytes", least=1024, most=64 * _mib
     )
+    payload_keys: str | None = setting(
+        None,
+        "what the headers of webhooks are encrypted with in the database, 32 random characters or more; several, separated by "
+        "blanks: the first encrypts, all decrypt; not set: they are stored as they are",
+        unit="keys",
+        secret=True,
+    )
     key_ttl_s: float = setting(
         float(_day_s),
         "an idempotency key lives for, or until its job has finished, whichever is later",

@@ -40,6 +40,7 @@ from windlass.store.foreign import adapted
 from windlass.store.ids import Ids
 from windlass.store.postgres import Connection, Postgres, patiently
 from windlass.store.rows import Row, columns, fingerprint, fits_one_page, is_plain, is_same, page_max, pages, to_rows
+from windlass.store.sealed import opened, sealed
 
 _LOOKS: Final = 20
 _LOCK_NOT_AVAILABLE: Final = "55P03"
@@ -151,7 +152,10 @@ class Intake:
         answers: list[Enqueued] = []
         for page in pages(rows):
             stored = await self._postgres.fetch(
-                "enqueue", *columns(page), self._postgres.config.head_start_s, connection=connection
+                "enqueue",
+                *columns(sealed(page, self._postgres.config)),
+                self._postgres.config.head_start_s,
+                connection=connection,
             )
             if len(stored) == len(page):
                 created_at = next((row["created_at"] for row in stored if row["created_at"] is not None), None)
@@ -161,8 +165,9 @@ class Intake:
         return answers
 
     async def _insert_one(self, row: Row) -> list[Enqueued]:
+        (sent,) = sealed([row], self._postgres.config)
         stored = await self._postgres.fetchrow(
-            "enqueue_one", *row[:10], *row[12:14], self._postgres.config.head_start_s, WAKING, uuid4()
+            "enqueue_one", *sent[:10], *sent[12:14], self._postgres.config.head_start_s, WAKING, uuid4()
         )
         if stored is None:
             return await self._with_repeated([row], set(), None)
@@ -174,7 +179,8 @@ class Intake:
         bodies = await self._postgres.fetch("stored_bodies", [row.id for row in repeated], connection=connection)
         known = {body["id"]: body for body in bodies}
         for row in repeated:
-            if row.id not in known or not is_same(row, known[row.id]):
+            body = known.get(row.id)
+            if body is None or not is_same(row, body, opened(row, body["payload"], self._postgres.config)):
                 raise IdTaken(row.id)
         return [Enqueued(row.id, duplicate=row.id not in stored) for row in page]
 
