@@ -79,6 +79,7 @@ max_attempts_max: Final = 1000
 timeout_s_max: Final = 30 * 86_400.0
 delay_s_max: Final = 3650 * 86_400.0
 description_max: Final = 4_000
+memory_limit_mb_max: Final = 1_048_576
 
 
 class RetryPolicy(NamedTuple):

@@ -52,8 +52,6 @@ def stopped(*, as_json: bool) -> None:
 def _log_report(report: dict[str, Any]) -> None:
     """As a log line, and logs are kept and read by others: without the link that logs its reader in."""
     facts = {name: value for name, value in report.items() if name != "login"}
-    if report.get("login"):
-        facts["log_in"] = "windlass login prints a link"
     if report.get("auth") == "off":
         say("WINDLASS_AUTH=off: whoever reaches this address may do everything", logging.WARNING, url=report["url"])
     say("Windlass is up" if "url" in report else "the database is ready", **facts)
@@ -85,9 +83,11 @@ def _facts(report: dict[str, Any]) -> dict[str, str]:
     }
     if "url" not in report:
         return facts
-    login = (
-        {"log in": f"{report['login']}  (once, within 15 minutes; another: windlass login)"} if report["login"] else {}
-    )
+    login = {}
+    if report["login"]:
+        login = {"log in": f"{report['login']}  (once, within 15 minutes; another: windlass login)"}
+    elif report["log_in"]:
+        login = {"log in": f"{report['log_in']}  (prints a link; here it is shown on a terminal only)"}
     first = {"API": f"{report['url']}  (reference: {report['url']}/docs)", **login}
     mail = {"mail": f"caught, see {report['mail']}  (SMTP at {report['smtp']})"} if report["mail"] else {}
     redis = {"redis": f"Valkey at {report['redis']}  (nothing in it is kept)"} if report.get("redis") else {}

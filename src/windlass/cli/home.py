@@ -1,5 +1,5 @@
-"""What `windlass up` keeps in its data folder beside the database: the secret that tokens are signed with, and, while it
-runs, the address of its API. The other commands find both there.
+"""What `windlass up` keeps in its data folder beside the database: the secret that tokens are signed with, the key that
+secrets of payloads are encrypted with, and, while it runs, the address of its API. The other commands find them there.
 """
 
 import contextlib
@@ -17,13 +17,14 @@ from windlass.embedded.folder import folder_errors
 from windlass.errors import Misconfigured
 
 SECRET: Final = "auth-secret"  # noqa: S105 - the name of a file
+PAYLOAD_KEY: Final = "payload-key"
 ADDRESS: Final = "address"
 _SECRET_BYTES: Final = 32
 
 
-def secret_file(folder: Path) -> Path:
-    """The file with the secret of this folder, which is made when it is first asked for."""
-    file = folder / SECRET
+def secret_file(folder: Path, name: str = SECRET) -> Path:
+    """The file with a secret of this folder, which is made when it is first asked for."""
+    file = folder / name
     with folder_errors(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not file.exists():
@@ -41,7 +42,7 @@ def secret_file(folder: Path) -> Path:
 
 def _make(file: Path) -> None:
     """Whole or not at all, and never over another's: two that start at once must end up with the same one."""
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{SECRET}-") as fresh:  # mode 600
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}-") as fresh:  # mode 600
         fresh.write(secrets.token_urlsafe(48))
         fresh.flush()
         os.fsync(fresh.fileno())

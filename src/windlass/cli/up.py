@@ -9,8 +9,9 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -25,7 +26,7 @@ from windlass.auth.tokens import Signer
 from windlass.cli import banner
 from windlass.cli.development import DevelopmentServers, development_servers
 from windlass.cli.environs import for_api, for_worker
-from windlass.cli.home import announced, secret_file
+from windlass.cli.home import PAYLOAD_KEY, announced, secret_file
 from windlass.cli.household import Household, Kept, NeverUp
 from windlass.cli.listening import listening, port_of, url_of
 from windlass.cli.login import link
@@ -87,12 +88,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was asked for, and where it is. `secret`: the file of a secret of our own making."""
+    """What was asked for, and where it is. `secrets`: by setting, the files of secrets of our own making."""
 
     config: Config
     folder: Path
     door: socket.socket | None
-    secret: Path | None
+    secrets: Mapping[str, Path]
     apps: str
     demo: bool
     as_json: bool
@@ -153,11 +154,11 @@ def up(
     apps = ",".join([BUILT_IN, *checked_specs(app or [])])
     try:
         with home(config, data_dir, ephemeral=ephemeral) as folder:
-            config, secret = (config, None) if once else _with_secret(config, folder)
+            config, secrets = (config, {}) if once else _with_secrets(config, folder)
             door = None if once else _door(config)
             if door is not None:
                 config = replace(config, api=replace(config.api, port=port_of(door)))
-            plan = Plan(config, folder, door, secret, apps, demo, as_json, reload)
+            plan = Plan(config, folder, door, secrets, apps, demo, as_json, reload)
             if config.store.database_url is None and not once:
                 first = "" if (folder / "postgres").exists() else ", with a new data folder"
                 say(f"starting PostgreSQL{first} …")
@@ -191,13 +192,18 @@ def _embedded(find: Callable[[], object]) -> list[Extra]:
     return []
 
 
-def _with_secret(config: Config, folder: Path) -> tuple[Config, Path | None]:
-    """The configuration with something to sign with: where nothing is set, a secret that the folder keeps."""
-    auth = config.auth
-    if auth.auth != "on" or auth.auth_algorithm != "HS256" or auth.auth_secret is not None:
-        return config, None
-    file = secret_file(folder)
-    return replace(config, auth=replace(auth, auth_secret=file.read_text(encoding="utf-8").strip())), file
+def _with_secrets(config: Config, folder: Path) -> tuple[Config, dict[str, Path]]:
+    """The configuration with something to sign and to encrypt with: where nothing is set, secrets that the folder keeps."""
+    files: dict[str, Path] = {}
+    auth, store = config.auth, config.store
+    if auth.auth == "on" and auth.auth_algorithm == "HS256" and auth.auth_secret is None:
+        files["auth_secret"] = file = secret_file(folder)
+        auth = replace(auth, auth_secret=file.read_text(encoding="utf-8").strip())
+    # Only with a database of our own: workers elsewhere could not decrypt what is stored in another.
+    if store.database_url is None and store.payload_keys is None:
+        files["payload_keys"] = file = secret_file(folder, PAYLOAD_KEY)
+        store = replace(store, payload_keys=file.read_text(encoding="utf-8").strip())
+    return replace(config, auth=auth, store=store), files
 
 
 def _door(config: Config) -> socket.socket:
@@ -242,8 +248,8 @@ async def _live(story: Story, door: socket.socket, server: EmbeddedPostgres | No
     worker = ["worker", "--app", plan.apps, "--supervisor", supervisor_id, *(["--reload"] if plan.reload else [])]
     household = Household(
         [
-            Kept("the API", api, for_api(config, plan.secret), [door.fileno()]),
-            Kept("the worker", worker, for_worker(config)),
+            Kept("the API", api, for_api(config, plan.secrets), [door.fileno()]),
+            Kept("the worker", worker, for_worker(config, plan.secrets)),
         ],
         drain_s=config.worker.drain_s,
         patience_s=max(config.worker.drain_s, config.api.api_drain_s) + config.lease.lease_ttl_s + _STOP_S,
@@ -273,10 +279,13 @@ async def _tell(story: Story, household: Household) -> None:
     household.is_up = True
     story.leaving.enter_context(announced(plan.folder, plan.url))  # not before: types would be unknown still
     signer = _signer(plan.config.auth)
+    # Only where a person looks: what goes to a file or a program is kept, and read by others.
+    shown = signer if sys.stdout.isatty() else None
     told = story.report | {
         "url": plan.url,
         "auth": plan.config.auth.auth,
-        "login": None if signer is None else link(plan.url, signer),
+        "login": None if shown is None else link(plan.url, shown),
+        "log_in": None if signer is None else f"{banner.command(plan.folder)} login",
         "workers": len(plan.config.worker.widths),
         "threads": list(plan.config.worker.widths),
         "types": sorted(types),
@@ -284,7 +293,7 @@ async def _tell(story: Story, household: Household) -> None:
         **plan.beside.report(plan.url),
         "up_after_s": round(_age_s(), 2),
     }
-    banner.show(told, as_json=plan.as_json, curl=_curl(plan, signer))
+    banner.show(told, as_json=plan.as_json, curl=_curl(plan, shown))
     if plan.demo:
         from windlass.cli.demo import go_on  # noqa: PLC0415
 
@@ -299,7 +308,7 @@ def _signer(auth: AuthConfig) -> Signer | None:
 def _curl(plan: Plan, signer: Signer | None) -> str:
     if plan.config.auth.auth == "off":
         return banner.curl_line(plan.url, None)
-    if plan.secret is not None:
+    if "auth_secret" in plan.secrets:
         return banner.curl_line(plan.url, f"$({banner.command(plan.folder)} token create --scope submit,read)")
     # No command would find out what to sign with: the token itself, or a place for one.
     token = "$TOKEN" if signer is None else signer.sign("curl", ["submit", "read"], plan.config.auth.token_ttl_s)

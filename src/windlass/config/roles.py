@@ -71,9 +71,19 @@ class StoreConfig:
     type_retention_days: int = setting(
         30, "a type that no worker has declared for so long is forgotten", unit="days", least=1, most=3650
     )
+    audit_retention_days: int = setting(
+        400, "entries of the audit are kept for; the last 30 days always; 0: for ever", unit="days", least=0, most=3650
+    )
     partitions_ahead: int = setting(3, "partitions made before they are needed", unit="partitions", least=1, most=60)
     payload_bytes_max: int = setting(
         payload_bytes_max, "the largest payload of a job", unit="bytes", least=1024, most=64 * _mib
+    )
+    payload_keys: str | None = setting(
+        None,
+        "what the headers of webhooks are encrypted with in the database, 32 random characters or more; several, separated by "
+        "blanks: the first encrypts, all decrypt; not set: they are stored as they are",
+        unit="keys",
+        secret=True,
     )
     key_ttl_s: float = setting(
         float(_day_s),
@@ -345,7 +355,11 @@ class JobsConfig:
         20 * _mib, "the largest image that is fetched", unit="bytes", least=1024, most=1024 * _mib
     )
     image_pixels_max: int = setting(
-        50_000_000, "the largest image that is opened", unit="pixels", least=1000, most=1_000_000_000
+        50_000_000,
+        "the largest image that is opened, and what is opened together on a machine",
+        unit="pixels",
+        least=1000,
+        most=1_000_000_000,
     )
 
 

@@ -95,6 +95,14 @@ async def expire_dead_letters(upkeep: Upkeep) -> bool:
     return expired >= PAGE
 
 
+async def expire_audit(upkeep: Upkeep) -> bool:
+    """Remove entries of the audit that were kept long enough. One page; says whether it was full."""
+    expired = await upkeep.expire_audit(limit=PAGE)
+    if expired:
+        _log.info("removed %d entries of the audit that were kept long enough", expired)
+    return expired >= PAGE
+
+
 class AdmitNewer:
     """Jobs with fields that their worker did not know go back in line once a worker is there that knows them.
 

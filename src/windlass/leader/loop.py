@@ -73,6 +73,7 @@ class Leader:
             Chore("forget followed logs", 60.0, _once(upkeep.forget_followed_logs), slow=True),
             Chore("sweep steps", 60.0, _once(upkeep.sweep_steps), slow=True, limit_s=60.0),
             Chore("expire dead letters", 60.0, lambda: chores.expire_dead_letters(upkeep), slow=True, limit_s=60.0),
+            Chore("expire audit", 600.0, lambda: chores.expire_audit(upkeep), slow=True, limit_s=60.0),
             Chore("sweep effects", 600.0, _once(upkeep.sweep_effects), slow=True, limit_s=60.0),
             Chore("sweep charges", 600.0, _once(upkeep.sweep_charges), slow=True, limit_s=60.0),
             Chore("sweep tokens", 600.0, _once(upkeep.sweep_tokens), slow=True, limit_s=60.0),

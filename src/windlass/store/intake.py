@@ -42,6 +42,7 @@ from windlass.store.ids import Ids
 from windlass.store.names import Names
 from windlass.store.postgres import Connection, Postgres, patiently
 from windlass.store.rows import Row, columns, fingerprint, fits_one_page, is_plain, is_same, page_max, pages, to_rows
+from windlass.store.sealed import opened, sealed
 
 _LOOKS: Final = 20
 _DONE: Final = {  # what each action would have done, for those it refuses
@@ -161,7 +162,10 @@ class Intake:
         answers: list[Enqueued] = []
         for page in pages(rows):
             stored = await self._postgres.fetch(
-                "enqueue", *columns(page), self._postgres.config.head_start_s, connection=connection
+                "enqueue",
+                *columns(sealed(page, self._postgres.config)),
+                self._postgres.config.head_start_s,
+                connection=connection,
             )
             if charged := [row for row in page if row.owner is not None and row.owner.subject is not None]:
                 await self._charge(charged, {row["id"] for row in stored}, connection)
@@ -179,8 +183,9 @@ class Intake:
             await self._postgres.fetch("charge", *zip(*new, strict=True), connection=connection)
 
     async def _insert_one(self, row: Row) -> list[Enqueued]:
+        (sent,) = sealed([row], self._postgres.config)
         stored = await self._postgres.fetchrow(
-            "enqueue_one", *row[:10], *row[12:14], self._postgres.config.head_start_s, WAKING, uuid4()
+            "enqueue_one", *sent[:10], *sent[12:14], self._postgres.config.head_start_s, WAKING, uuid4()
         )
         if stored is None:
             return await self._with_repeated([row], set(), None)
@@ -192,7 +197,8 @@ class Intake:
         bodies = await self._postgres.fetch("stored_bodies", [row.id for row in repeated], connection=connection)
         known = {body["id"]: body for body in bodies}
         for row in repeated:
-            if row.id not in known or not is_same(row, known[row.id]):
+            body = known.get(row.id)
+            if body is None or not is_same(row, body, opened(row, body["payload"], self._postgres.config)):
                 raise IdTaken(row.id)
         return [Enqueued(row.id, duplicate=row.id not in stored) for row in page]
 

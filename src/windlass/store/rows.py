@@ -140,9 +140,9 @@ def fingerprint_of(job: NewJob, *, bytes_max: int) -> bytes:
     return fingerprint(Row._make((_NOBODY, *head, encode(job.payload, bytes_max=bytes_max), *tail)))
 
 
-def is_same(row: Row, stored: Record) -> bool:
+def is_same(row: Row, stored: Record, stored_payload: str) -> bool:
     """Whether the job stored under a repeated id is the one meant. Never that of another namespace: its body must not
-    be found out by trying. A delay is measured from when it was stored."""
+    be found out by trying. A delay is measured from when it was stored. `stored_payload`: as it was submitted."""
     if row.namespace != stored["namespace"]:
         return False
     if row.delay_s:
@@ -150,7 +150,7 @@ def is_same(row: Row, stored: Record) -> bool:
     else:
         due = row.scheduled_at == stored["scheduled_at"]
     tags = "tags" in row.inherited or stored["tags"] == (json.loads(row.tags) if row.tags else None)
-    payload = decode(row.payload) == decode(stored["payload"])
+    payload = decode(row.payload) == decode(stored_payload)
     chosen = (name for name in _SAME if name not in row.inherited)
     return due and payload and tags and all(getattr(row, name) == stored[name] for name in chosen)
 

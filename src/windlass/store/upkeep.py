@@ -304,6 +304,13 @@ class Upkeep:
             if page < limit:
                 return swept
 
+    async def expire_audit(self, *, limit: int = _PAGE) -> int:
+        """Remove one page of entries of the audit that were kept long enough; returns how many."""
+        kept_s = self._postgres.config.audit_retention_days * _DAY_S
+        if not kept_s:
+            return 0
+        return int((await self._postgres.fetchrow("expire_audit", kept_s, limit) or {"gone": 0})["gone"])
+
     async def expire_dead_letters(self, *, limit: int = _PAGE) -> int:
         """Remove one page of jobs that failed longer ago than dead letters are kept; returns how many."""
         kept_s = self._postgres.config.dead_letter_retention_s

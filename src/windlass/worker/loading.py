@@ -11,6 +11,7 @@ from typing import Any, Final
 from windlass.config import Config
 from windlass.errors import Misconfigured
 from windlass.queue_names import serves
+from windlass.sealing import NO_KEYS, SEALED_FIELDS, opening, payload_keys
 from windlass.store.protocol import Intake, Views
 from windlass.worker.hooks import WorkerHook
 from windlass.worker.registry import JobType
@@ -47,6 +48,10 @@ class Apps:
     def use(self, config: Config) -> None:
         for app in self._apps:
             app.use(config)
+        keys = payload_keys(config.store.payload_keys) or NO_KEYS
+        for name in SEALED_FIELDS:
+            if (job := self.types.get(name)) is not None:
+                job.arguments = opening(job.signature.arguments, name, keys)
 
     def attach(self, intake: Intake, views: Views) -> None:
         for app in self._apps:

@@ -38,6 +38,7 @@ from windlass.worker.hooks import start_worker, stop_worker
 from windlass.worker.isolation import Isolation
 from windlass.worker.loading import Apps, load_apps
 from windlass.worker.parentage import die_with, leave_signals_to_parent
+from windlass.worker.registry import JobType
 from windlass.worker.slots import Slots
 from windlass.worker.sources import imported_sources
 from windlass.worker.worker import Worker
@@ -117,7 +118,7 @@ async def _serve_app(
         many = replace(few, pool_max=max(2, config.worker.threads))
         finishers = await stack.enter_async_context(open_store(many, beside=store))
         children = Isolation(start["app"], config, worker=start["name"], orderly=bool(app.worker_stops))
-        if any(job.isolation == "process" for job in app.types.values()):
+        if any(job.isolation == "process" and not _is_built_in(job) for job in app.types.values()):
             children.warm()
         stack.push_async_callback(children.aclose)
         pusher, popper = None, None
@@ -162,6 +163,11 @@ async def _serve_app(
         _end_soon(code, _LINGER_S + bool(app.worker_stops) * config.worker.stop_grace_s)
         await stop_worker(app.worker_stops)
         return code
+
+
+def _is_built_in(job: JobType) -> bool:
+    """Every worker of `windlass up` has these, and most never run the isolated one: its first job starts the template."""
+    return str(job.fn.__module__).startswith("windlass.jobs.")
 
 
 async def _opened(stack: AsyncExitStack, config: StoreConfig) -> Store:

@@ -199,6 +199,9 @@ class Upkeep(Protocol):
     async def sweep_tokens(self, *, limit: int = ...) -> int:
         """Forget spent and revoked tokens that are past their time: they are refused without being remembered."""
 
+    async def expire_audit(self, *, limit: int = ...) -> int:
+        """Remove one page of entries of the audit that were kept long enough; returns how many."""
+
     async def expire_dead_letters(self, *, limit: int = ...) -> int:
         """Remove one page of jobs that failed longer ago than dead letters are kept; returns how many."""
 

@@ -123,6 +123,10 @@ delete from windlass.revoked where until < now() - interval '1 hour' returning w
 -- name: note
 insert into windlass.audit (at, actor, action, target, detail, request_id) values (now(), $1, $2, $3, $4::text::json, $5);
 
+-- name: expire_audit
+-- Remove one page of old entries. Index: the primary key.
+select windlass.expire_audit_v1($1, $2) as gone;
+
 -- name: audit
 -- Index: the primary key, backwards.
 select id, at, actor, action, target, detail, request_id from windlass.audit
