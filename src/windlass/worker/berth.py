@@ -97,6 +97,7 @@ class Berth:
         self._listening = asyncio.create_task(self._listen(), name=f"windlass listens to {name}")
         self._killed: str | None = None
         self._culprit: Culprit | None = None
+        self._held_up = False
         self._left = False
         self._told_to_go = False
         self._over = False  # the process has ended
@@ -167,10 +168,10 @@ class Berth:
         else:
             self.drain(replace=True)
 
-    def kill(self, why: str, culprit: Culprit | None = None) -> None:
-        """End it now. What it had begun is not to blame, but for the culprit."""
+    def kill(self, why: str, culprit: Culprit | None = None, *, held_up: bool = False) -> None:
+        """End it now. What it had begun is not to blame, but for the culprit; `held_up`: but for one of them, nobody knows which."""
         if self._killed is None and not self._over:
-            self._killed, self._culprit = why, culprit
+            self._killed, self._culprit, self._held_up = why, culprit, held_up
             _log.warning("%s is killed: %s", self.name, why)
             self.child.kill()
 
@@ -235,7 +236,8 @@ class Berth:
         self.had_begun = bool(begun)
         spent = self.killed and not (self._told_to_go or self._left or self._is_lapsed)
         clean = self._told_to_go and code == 0 and not self.killed
-        end = End(self.id, self._crashed(code), begun, self._culprit, self.name, spent, clean, started)
+        crashed = self._crashed(code)
+        end = End(self.id, crashed, begun, self._culprit, self.name, spent, clean, started, self._held_up)
         level = logging.ERROR if end.crashed else logging.INFO
         _log.log(level, "%s has ended %s, with %d jobs under way", self.name, _described(code), len(begun))
         return end

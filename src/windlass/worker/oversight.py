@@ -106,7 +106,9 @@ class Oversight:
             begun = berth.slots.begun()
             overdue = next(filter(None, (self._overdue(berth, entry, now_s) for entry in begun)), None)
             if overdue is not None:
-                berth.kill(f"job {overdue.job_id} was to stop ({overdue.why.value}), and it could not do that", overdue)
+                why = f"job {overdue.job_id} was to stop ({overdue.why.value}), and it could not do that"
+                # Where the loop stands still, another job may have kept this one from being stopped.
+                berth.kill(why, overdue, held_up=_still_s(berth, now_s) > _LATE_S)
             else:
                 self._watch_pulse(berth, begun, now_s)
 
@@ -125,7 +127,7 @@ class Oversight:
     def _watch_pulse(self, berth: Berth, begun: list[Begun], now_s: float) -> None:
         """A loop that does not tick: while jobs run, one of them holds the interpreter, and its deadline will tell.
         With none there is nothing to wait for."""
-        still_s = now_s - (berth.slots.pulse_s or now_s)
+        still_s = _still_s(berth, now_s)
         if still_s < _SILENT_S:
             berth.silent = False
         elif not begun and still_s > max(_SILENT_S, self._lease.lease_ttl_s):
@@ -133,3 +135,8 @@ class Oversight:
         elif not berth.silent:
             berth.silent = True
             _log.warning("%s has not moved for %.0f s: a handler holds it up", berth.name, still_s)
+
+
+def _still_s(berth: Berth, now_s: float) -> float:
+    """For how long the worker's loop has not ticked."""
+    return now_s - (berth.slots.pulse_s or now_s)
