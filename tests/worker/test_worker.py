@@ -238,6 +238,8 @@ async def test_a_thread_that_cannot_be_freed_is_lost_and_the_worker_asks_to_be_r
         await aeventually(lambda: _said(worker, "stuck"))
         assert [each.state for each in worker.slots.begun() if each.job_id == job_id] == [State.STUCK_BY_TIMEOUT]
         await aeventually(lambda: _lost(worker, 1))
+        await worker.run("awaits", {"seconds": 0})  # on the threads that are left
+        worker.control.say("drain")
         assert not await _said(worker, "spent")
         await worker.reaches(neighbour, Status.COMPLETED)
         await aeventually(lambda: _said(worker, "spent"))
