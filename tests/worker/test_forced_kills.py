@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from tests.eventually import aeventually
 from tests.worker.supervised import begun, supervised
 from windlass.config import StoreConfig
-from windlass.model import RetryPolicy, Status
+from windlass.model import NewJob, RetryPolicy, Status
 
 
 @pytest.mark.parametrize("handler", ["block_loop", "hold_interpreter"])
@@ -54,3 +55,24 @@ async def test_a_job_that_holds_the_loop_up_is_isolated_though_another_one_was_p
         (tmp_path / "go").touch()
         await crew.until(innocent, Status.COMPLETED)
         assert (await crew.until(await crew.enqueue("echo"), Status.COMPLETED)).attempt == 1
+
+
+async def test_jobs_claimed_ahead_of_a_blocked_loop_go_back_though_it_stays_blocked(
+    config: StoreConfig, tmp_path: Path
+) -> None:
+    async with supervised(config, threads=1, buffer_s=1.0) as crew:
+        await crew.living()
+        naps = [NewJob("nap", {"seconds": 0.02})] * 60  # so that it claims ahead
+        blocker = NewJob("block_loop", {"begun": str(tmp_path / "begun")})
+        stored = await crew.store.intake.enqueue([*naps, blocker, *[NewJob("echo")] * 5])
+        ids = [one.id for one in stored]
+        await begun(tmp_path / "begun")
+
+        async def given_back() -> bool:
+            return all([(await crew.store.views.job(one)).status is Status.READY for one in ids[-5:]])
+
+        await aeventually(given_back)
+        jobs = [await crew.store.views.job(one) for one in ids[-5:]]
+        assert any(job.attempt for job in jobs), "none was claimed ahead: the test shows nothing"
+        assert (await crew.store.views.job(ids[60])).status is Status.RUNNING
+        assert {job.failures for job in jobs} == {0}
