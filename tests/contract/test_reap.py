@@ -84,6 +84,18 @@ async def test_exactly_the_expired_are_buried(rig: Rig, store: Store, sql: Sql) 
     assert {worker.id: worker.alive for worker in await store.views.workers()} == {living.id: True, lapsed.id: False}
 
 
+async def test_a_worker_is_overdue_when_its_lease_ended_that_long_ago_and_nobody_has_buried_it(
+    rig: Rig, store: Store, sql: Sql
+) -> None:
+    worker = await rig.worker()
+    assert not await store.upkeep.overdue(after_s=0)
+    await lapse(sql, worker.id)  # by a second
+    assert await store.upkeep.overdue(after_s=0.5)
+    assert not await store.upkeep.overdue(after_s=60)
+    await store.upkeep.bury_expired()
+    assert not await store.upkeep.overdue(after_s=0.5)
+
+
 async def test_an_expired_worker_whose_row_is_held_keeps_no_other_from_being_buried(
     rig: Rig, store: Store, sql: Sql
 ) -> None:
