@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import httpx2
+import psutil
 import pytest
 
 from tests.api.served import free_port
@@ -338,7 +339,8 @@ def test_jobs_of_an_up_that_was_killed_with_its_database_start_again_with_the_ne
         for one in everyone:
             one.kill()
         made.process.wait(10)
-        eventually(lambda: gone(everyone), 20)
+        # PostgreSQL does not start while the pid of the former one is in use, though it may be a zombie's.
+        eventually(lambda: not any(psutil.pid_exists(one.pid) for one in everyone), 30)
     with up(folder=data_dir, WINDLASS_LEASE_TTL_S="600") as again:
         assert "the last `windlass up` was killed: the jobs of its 1 worker start again" in again.said
         found = again.until(job, "running")
