@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import httpx2
+import psutil
 import pytest
 
 from tests.api.served import free_port
@@ -346,6 +347,25 @@ def test_nothing_is_left_however_it_ends(data_dir: Path, how: signal.Signals) ->
         made.signal(how)
         assert made.ended() == (-how if how is signal.SIGKILL else 0)
         eventually(lambda: gone(everyone), 20)
+
+
+def test_jobs_of_an_up_that_was_killed_with_its_database_start_again_with_the_next_one(data_dir: Path) -> None:
+    """Without waiting for the lease to end: here it has ten minutes."""
+    with up(folder=data_dir, WINDLASS_LEASE_TTL_S="600") as made:
+        job = made.submit("default", duration_s=600)
+        made.until(job, "running")
+        everyone = made.everyone()
+        for one in everyone:
+            one.suspend()  # or the guards, or who stops the database in order, would be quicker
+        for one in everyone:
+            one.kill()
+        made.process.wait(10)
+        # PostgreSQL does not start while the pid of the former one is in use, though it may be a zombie's.
+        eventually(lambda: not any(psutil.pid_exists(one.pid) for one in everyone), 30)
+    with up(folder=data_dir, WINDLASS_LEASE_TTL_S="600") as again:
+        assert "the last `windlass up` was killed: the jobs of its 1 worker start again" in again.said
+        found = again.until(job, "running")
+        assert (found["attempts"], found["failures"]) == (2, 0)
 
 
 def test_a_terminal_that_sends_ctrl_c_to_its_group_reaches_only_up_itself(running: Up) -> None:

@@ -243,6 +243,8 @@ async def test_a_thread_that_cannot_be_freed_is_lost_and_the_worker_asks_to_be_r
         (said,) = [line for line in caplog.records if line.name == "windlass.worker.watch"]
         assert "let_go.wait(20)" in said.__dict__["exception"], "the line shows where the handler is"
         assert "lanes.py" not in said.__dict__["exception"]
+        await worker.run("awaits", {"seconds": 0})  # on the threads that are left
+        worker.control.say("drain")
         assert not await _said(worker, "spent")
         await worker.reaches(neighbour, Status.COMPLETED)
         await aeventually(lambda: _said(worker, "spent"))

@@ -23,10 +23,11 @@ import typer
 from windlass.auth.gate import check_start
 from windlass.auth.keyring import keyring
 from windlass.auth.tokens import Signer
+from windlass.bus.protocol import NoWaker
 from windlass.cli import banner
 from windlass.cli.development import DevelopmentServers, development_servers
 from windlass.cli.environs import for_api, for_worker
-from windlass.cli.home import PAYLOAD_KEY, announced, secret_file
+from windlass.cli.home import PAYLOAD_KEY, announced, former_supervisor, note_supervisor, secret_file
 from windlass.cli.household import Household, Kept, NeverUp
 from windlass.cli.listening import listening, port_of, url_of
 from windlass.cli.login import link
@@ -43,6 +44,7 @@ from windlass.extras import Extra, require
 from windlass.store import migrate
 from windlass.store.connections import connect
 from windlass.store.store import Store, open_store
+from windlass.worker.aftermath import End, see_off
 from windlass.worker.loading import BUILT_IN
 from windlass.worker.parentage import started_ticks
 
@@ -222,6 +224,8 @@ def _run(plan: Plan, server: EmbeddedPostgres | None) -> None:
     try:
         with contextlib.ExitStack() as leaving:
             story = Story(plan, report, uuid4(), leaving)
+            if server is not None:
+                _succeed(plan, story.supervisor_id)
             stage = run(_live(story, plan.door, server))
     except NeverUp as problem:
         # Who refuses to start has said why, in its own line.
@@ -231,6 +235,32 @@ def _run(plan: Plan, server: EmbeddedPostgres | None) -> None:
     banner.stopped(as_json=plan.as_json)
     if stage >= 3:
         raise typer.Exit(128 + signal.SIGINT)
+
+
+def _succeed(plan: Plan, supervisor_id: UUID) -> None:
+    """Give back what the workers of the `up` before us held, if it was killed together with its database.
+
+    We own the data folder, so it is dead, and its workers died with it: their jobs need not wait for the leases to end.
+    """
+    former = former_supervisor(plan.folder)
+    if former is not None and (count := run(_give_back(plan.config, former))):
+        say(f"the last `windlass up` was killed: the jobs of its {counted(count, 'worker')} start again")
+    note_supervisor(plan.folder, supervisor_id)
+
+
+async def _give_back(config: Config, former: UUID) -> int:
+    """Returns how many workers of that supervisor nobody had buried."""
+    async with open_store(replace(config.store, pool_min=0, pool_max=2)) as store:
+        workers = await store.views.workers()
+        # Nobody knows which of their jobs had begun, and the machine may have lost power: no start is charged.
+        ends = [
+            End(worker.id, crashed=False, begun=None, name=worker.name)
+            for worker in workers
+            if worker.supervisor_id == former and worker.died_at is None
+        ]
+        if ends:
+            await see_off(ends, store.upkeep, store.claims(), NoWaker())
+        return len(ends)
 
 
 def _unexplained(what: str) -> Unavailable:

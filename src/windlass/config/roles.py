@@ -198,6 +198,20 @@ class WorkerConfig:
     isolated_mib_max: int = setting(
         512, "a process of isolated jobs is replaced when it has grown beyond", unit="MiB", least=16, most=1_048_576
     )
+    frozen_s: float = setting(
+        15.0,
+        "a worker process that is stopped (SIGSTOP, a debugger) is killed, and its jobs given back, after; 0: never",
+        unit="s",
+        least=0,
+        most=_day_s,
+    )
+    replacing_max: int = setting(
+        2,
+        "workers that lost threads or have grown finish their jobs beside their successors, at most so many at a time",
+        unit="processes",
+        least=1,
+        most=_processes_max,
+    )
     worker_mib_max: int = setting(
         0,
         "a worker process grown beyond this finishes its jobs and is replaced; 0: never",

@@ -37,19 +37,15 @@ _NOBODY: Final = NoWaker()
 _log: Final = logging.getLogger(__name__)
 
 
-async def reap(
-    upkeep: Upkeep, claims: Claims, draw: Callable[[], float], *, expired: bool = True, waker: Waker = _NOBODY
-) -> int:
+async def reap(upkeep: Upkeep, claims: Claims, draw: Callable[[], float], *, waker: Waker = _NOBODY) -> int:
     """Give back or finish the jobs of dead workers, through the same `settle` as everything else.
 
-    `expired=False` leaves alone workers whose lease merely ended: a leader that is new or was cut off must first give
-    them one lease's time to renew, or a database outage would kill the cluster. `draw` gives a number in [0, 1).
-    One page. Returns how many jobs moved, and none once there are no more; those refused were settled by someone else
-    meanwhile.
+    Which leases have certainly ended is for the database to say, so a leader may reap from its first moment on. `draw` gives
+    a number in [0, 1). One page. Returns how many jobs moved, and none once there are no more; those refused were settled by
+    someone else meanwhile.
     """
-    if expired:
-        for worker_id in sorted(await upkeep.bury_expired()):
-            _log.warning("worker %s did not renew its lease: its jobs are given back", worker_id)
+    for worker_id in sorted(await upkeep.bury_expired()):
+        _log.warning("worker %s did not renew its lease: its jobs are given back", worker_id)
     lost = await upkeep.lost(limit=PAGE)
     if not lost:
         return 0

@@ -52,6 +52,7 @@ RIGHTS: Final = {
     "counter": Rights("i", "i", "sid"),
     "tally": Rights("", "", "sid"),
     "leader": Rights("", "s", "siu"),
+    "server": Rights("", "", "siu"),
     "job_type": Rights("", "s", "siud"),
     "type_version": Rights("si", "s", "siud"),
     "followed_log": Rights("", "siu", "sud"),

@@ -89,8 +89,14 @@ class Upkeep:
         return {row["id"] for row in await self._postgres.fetch("bury", sorted(worker_ids), cause)}
 
     async def bury_expired(self) -> set[UUID]:
-        """Bury every worker whose lease has ended."""
+        """Bury every worker whose lease has ended by the clock that granted it; after a restart or a failover of the server only
+        those that had the whole length of their lease to renew it."""
         return {row["id"] for row in await self._postgres.fetch("bury_expired")}
+
+    async def overdue(self, *, after_s: float) -> bool:
+        """Whether the leader is late with a worker whose lease has ended: it may be dead itself."""
+        ((overdue,),) = await self._postgres.fetch("overdue", after_s)
+        return bool(overdue)
 
     async def lost(self, *, limit: int = _PAGE) -> list[LostLease]:
         """The leases of dead workers, to be settled as Lost; not those that an open transaction holds just now."""
@@ -225,9 +231,11 @@ class Upkeep:
 
     # The leader. ----------------------------------------------------------------------------------------------------
 
-    async def take_term(self, holder: UUID, *, ttl_s: float) -> int | None:
+    async def take_term(
+        self, holder: UUID, *, ttl_s: float, since_last_s: float | None = None, gap_s: float = 6.0
+    ) -> int | None:
         """Become or stay leader; returns the term's number, or None while another holds it."""
-        row = await self._postgres.fetchrow("take_term", holder, ttl_s)
+        row = await self._postgres.fetchrow("take_term", holder, ttl_s, since_last_s, gap_s)
         return None if row is None else int(row["term"])
 
     async def leave_term(self, holder: UUID) -> None:

@@ -1,7 +1,7 @@
 """The worker's own watch over its runs: deadlines, requests to stop, and what to do about those that do not heed them.
 
 A run told to stop is first asked (ctx.cancelled), then an exception is thrown into it, again and again, and past the
-grace its threads are given up: the worker then takes no more work, and is replaced when the others have finished.
+grace its threads are given up: the worker goes on with the others until its supervisor has another take its place.
 All of it is enforced by the supervisor too, for a worker whose loop cannot run.
 """
 

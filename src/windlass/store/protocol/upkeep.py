@@ -110,7 +110,11 @@ class Upkeep(Protocol):
         """Say that workers have ended: they left as they were told, or crashed or were killed. What they hold can be reaped."""
 
     async def bury_expired(self) -> set[UUID]:
-        """Bury every worker whose lease has ended."""
+        """Bury every worker whose lease has ended by the clock that granted it; after a restart or a failover of the server only
+        those that had the whole length of their lease to renew it."""
+
+    async def overdue(self, *, after_s: float) -> bool:
+        """Whether the leader is late with a worker whose lease has ended: it may be dead itself."""
 
     async def lost(self, *, limit: int = ...) -> list[LostLease]:
         """The leases of dead workers, to be settled as Lost; not those that an open transaction holds just now."""
@@ -173,8 +177,14 @@ class Upkeep(Protocol):
 
     async def reservations(self) -> list[Reservation]: ...
 
-    async def take_term(self, holder: UUID, *, ttl_s: float) -> int | None:
-        """Become or stay leader; returns the term's number, or None while another holds it."""
+    async def take_term(
+        self, holder: UUID, *, ttl_s: float, since_last_s: float | None = ..., gap_s: float = ...
+    ) -> int | None:
+        """Become or stay leader; returns the term's number, or None while another holds it. Notes by the way what server it is.
+
+        `since_last_s`: since this leader did so last, by its own clock. The server was out of reach, or its clock has jumped, if
+        `gap_s` more have passed.
+        """
 
     async def leave_term(self, holder: UUID) -> None: ...
 
