@@ -1,11 +1,12 @@
 """From a submission to the job that is stored: what it leaves out is as its type declares it. The hot path."""
 
-import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, NamedTuple
 
+from windlass.api.aside import aside
 from windlass.api.catalogue import SubmittableType
 from windlass.api.parts import Parts
 from windlass.api.submitted import cache_submitted, few
@@ -21,11 +22,10 @@ from windlass.model import (
     check_started_once,
     declarable,
 )
-from windlass.payload import depth_max, encode
+from windlass.payload import Encoded, depth_max, encode
 from windlass.wire import Submission
 
 _plain: Final = Declared("")
-_AT_ONCE: Final = 1_000  # jobs of a bulk that are checked before others get their turn
 _GROWS: Final = 8  # times, at most: 1e15 is stored as 1000000000000000.0
 
 
@@ -50,7 +50,10 @@ async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> Subm
     if not _is_harmless(submission, raw, bytes_max // _GROWS):
         # Checked before it joins others: what is wrong with one job must not make its whole group begin anew.
         check_new_job(job)
-        encode(job.payload, bytes_max=bytes_max)
+        encoded = await aside(partial(encode, job.payload, bytes_max=bytes_max), len(raw))
+        # The text alone waits for the database: a megabyte of {} is 25 MB of values.
+        submission.payload = Encoded(encoded)
+        job = job._replace(payload=submission.payload)
     read_s = steady_s()
     stored = await parts.gathering.submit(job)
     if not stored.duplicate:
@@ -121,12 +124,15 @@ def _is_harmless(asked: Submission, raw: bytes, bytes_max: int) -> bool:
     )
 
 
-async def submit_many(parts: Parts, submissions: Sequence[Submission]) -> tuple[list[Enqueued], int]:
-    """All or none; and how many payloads could not be checked."""
+async def submit_many(parts: Parts, submissions: AsyncIterator[tuple[Submission, int]]) -> tuple[list[Enqueued], int]:
+    """All or none; and how many payloads could not be checked. `submissions`: with the size of each. What is wrong is said
+    while the rest is still arriving."""
     jobs: list[NewJob] = []
     unchecked = 0
     asked_at = time.monotonic()
-    for n, submission in enumerate(submissions):
+    bytes_max = parts.config.store.payload_bytes_max
+    async for submission, size in submissions:
+        n = len(jobs)
         try:
             found = parts.catalogue.known(submission.type)
             if found is None:
@@ -137,16 +143,16 @@ async def submit_many(parts: Parts, submissions: Sequence[Submission]) -> tuple[
             except InvalidPayload:
                 found, checked = await _check_again(parts, submission, asked_at)
             unchecked += not checked
+            encoded = await aside(partial(encode, submission.payload, bytes_max=bytes_max), size)
+            submission.payload = Encoded(encoded)
+            jobs.append(new_job(submission, found and found.declared))
         except InvalidJob as error:
             raise _at(n, error) from None
-        jobs.append(new_job(submission, found and found.declared))
-        if n % _AT_ONCE == _AT_ONCE - 1:
-            await asyncio.sleep(0)  # others submit meanwhile
     read_s = steady_s()
     try:
         stored = await parts.intake.enqueue(jobs)
     except RequestError as error:
-        raise _found(error, jobs, parts.config.store.payload_bytes_max) from None
+        raise _found(error, jobs) from None
     if len(jobs) <= few:
         cache_submitted(parts, zip(jobs, stored, strict=True), read_s=read_s)
     return stored, unchecked
@@ -184,13 +190,12 @@ def _unsaid(asked: Submission) -> frozenset[str]:
 # Which of many. -----------------------------------------------------------------------------------------------------
 
 
-def _found(error: RequestError, jobs: Sequence[NewJob], bytes_max: int) -> RequestError:
+def _found(error: RequestError, jobs: Sequence[NewJob]) -> RequestError:
     """The same error, naming the job it is about, looked for only now that there is one."""
     if isinstance(error, InvalidJob):
         for n, job in enumerate(jobs):
             try:
                 check_new_job(job)
-                encode(job.payload, bytes_max=bytes_max)
             except InvalidJob as found:
                 return _at(n, found)
     for n, job in enumerate(jobs):

@@ -249,6 +249,9 @@ class ApiConfig:
         10.0, "a connection must have sent its request's head within", unit="s", least=0.1, most=600
     )
     body_timeout_s: float = setting(30.0, "a request's body must have come within", unit="s", least=0.1, most=3600)
+    body_bytes_per_s_min: int = setting(
+        4096, "what a request's body must bring, over every 5 s", unit="bytes/s", least=0, most=_mib
+    )
     connections_max: int = setting(
         1000, "open connections; more are answered 503", unit="connections", least=1, most=100_000
     )
