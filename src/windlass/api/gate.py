@@ -18,6 +18,7 @@ from windlass.auth.passwords import Passwords
 from windlass.auth.tokens import ANONYMOUS, ANYONE, Actor, Signer, Verifier
 from windlass.clock import steady_s
 from windlass.config import Config
+from windlass.config.hosts import own_hosts
 from windlass.errors import Forbidden, NotPossible, Unauthorized, Unavailable, WindlassError
 from windlass.store.protocol import Accounts
 from windlass.wire import Scope
@@ -38,9 +39,7 @@ class Gate:
         self.is_open: Final = config.auth.auth == "off"
         self.config: Final = config
         self._accounts = accounts
-        self._own_names = frozenset(
-            name.strip().strip("[]").lower() for name in config.api.hosts.split(",") if name.strip()
-        )
+        self._own = own_hosts(config.api.hosts)
         self.passwords: Final = Passwords()
         self._read_s = -_stale_s - 1
         self._watch: asyncio.Task[None] | None = None
@@ -80,7 +79,7 @@ class Gate:
         cookie."""
         method, headers = request.scope["method"], dict(request.scope["headers"])
         if self.is_open:
-            if is_foreign(method, headers, self._own_names):
+            if is_foreign(method, headers, self._own):
                 raise Forbidden(_FOREIGN)
             return ANYONE
         if steady_s() - self._read_s > _stale_s:
@@ -92,7 +91,7 @@ class Gate:
                 raise Unauthorized
             return self.verifier.verify(token.decode("latin-1"))
         actor = self.verifier.verify(_cookie(headers), "session")
-        if not may_use_cookie(method, headers, self._own_names):
+        if not may_use_cookie(method, headers, self._own):
             raise Forbidden(_FOREIGN)
         return actor
 
@@ -105,7 +104,7 @@ class Gate:
 
     def check_own_page(self, request: Request) -> None:
         """That a form comes from a page of ours: a foreign one could log a browser in as somebody else."""
-        if not may_use_cookie("POST", dict(request.scope["headers"]), self._own_names):
+        if not may_use_cookie("POST", dict(request.scope["headers"]), self._own):
             raise Forbidden(_FOREIGN)
 
     async def revoke(self, name: str, for_s: float) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from windlass.config import ApiConfig
+from windlass.config.hosts import Host, OwnHost, own_hosts, parse_host
 from windlass.errors import RequestError
 
 Headers = Mapping[bytes, bytes]
@@ -35,22 +36,29 @@ class Hosts:
     ours: on loopback, where nothing else stands before us, that name must not be answered."""
 
     def __init__(self, config: ApiConfig) -> None:
-        said = {name.strip().lower() for name in config.hosts.split(",") if name.strip()}
-        if not said and is_loopback(config.host):
-            said = {"localhost", "127.0.0.1", "[::1]", config.host.lower(), socket.gethostname().lower()}
-        self._names: Final = frozenset(said)
+        own = own_hosts(config.hosts)
+        if not own and is_loopback(config.host):
+            own = own_hosts(f"localhost,127.0.0.1,[::1],{config.host}")
+            machine = parse_host(socket.gethostname())
+            own += (OwnHost(None, *machine),) if machine is not None else ()
+        self._own: Final = own
         self._known: set[bytes] = set()  # as they were written, with ports: a look instead of taking them apart
 
     def check(self, headers: Headers) -> None:
-        host = headers.get(b"host", b"")
-        if not self._names or host in self._known:
+        given = headers.get(b"host", b"")
+        if given in self._known or not (given or self._own):
             return
-        name = host.decode("latin-1").lower()
-        bare = name[: name.rfind(":")] if ":" in name and not name.endswith("]") else name
-        if bare not in self._names and name not in self._names:
+        host = parse_host(given.decode("latin-1"))
+        if host is None and given:
+            raise RequestError("the Host header is no host name")
+        if self._own and not any(_is_own(host, each) for each in self._own):
             raise RequestError("this server does not answer to the host name of the request; see WINDLASS_HOSTS")
         if len(self._known) < 100:
-            self._known.add(host)
+            self._known.add(given)
+
+
+def _is_own(host: Host | None, own: OwnHost) -> bool:
+    return host is not None and host.name == own.name and own.port in (None, host.port)
 
 
 def is_loopback(host: str) -> bool:

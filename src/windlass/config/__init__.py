@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple, get_args
 from urllib.parse import urlsplit
 
+from windlass.config.hosts import own_hosts
 from windlass.config.redis_url import parse_redis_url
 from windlass.config.roles import (
     ApiConfig,
@@ -215,6 +216,10 @@ def _unreadable(config: Config) -> Iterator[str]:
             parse_redis_url(config.redis.redis_url)
         except ValueError as error:
             yield f"{variable('redis_url')}: {error}"
+    try:
+        own_hosts(config.api.hosts)
+    except ValueError as problem:
+        yield f"{variable('hosts')}: {problem}"
     try:
         queue_weights(config.worker.queues)
     except ValueError as problem:
