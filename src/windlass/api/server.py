@@ -137,8 +137,8 @@ class Guarded(HttpToolsProtocol):
             self._cut_off(TooSlow(f"the body of a request must have come within {api.body_timeout_s:g} s"))
         elif span_s >= _RATE_S:
             # While reading is paused it is this process that is slow.
-            if not self.flow.read_paused and self._rate_bytes < api.body_bytes_per_s_min * span_s:
-                least = f"{api.body_bytes_per_s_min:,} bytes a second"
+            if not self.flow.read_paused and self._rate_bytes < api.body_rate_min * span_s:
+                least = f"{api.body_rate_min:,} bytes a second"
                 self._cut_off(TooSlow(f"the body of a request must bring at least {least}"))
             self._rate_since, self._rate_bytes = now, 0
 
