@@ -200,9 +200,9 @@ class Looking(Catalogue):
         await super()._read()
 
 
-async def _arriving(jobs: list[Submission]) -> AsyncIterator[tuple[Submission, int]]:
-    for job in jobs:
-        yield job, 100
+async def _arriving(jobs: list[Submission]) -> AsyncIterator[tuple[list[Submission], int]]:
+    for start in range(0, len(jobs), 300):
+        yield jobs[start : start + 300], 10_000
 
 
 async def test_a_thousand_unknown_types_cost_one_look(parts: Parts) -> None:

@@ -5,7 +5,7 @@ field and what is wrong with it, in words.
 import asyncio
 import difflib
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import islice
@@ -125,28 +125,36 @@ class BulkReader:
 
     async def read(
         self, pieces: AsyncIterator[bytes], media: bytes | None, turn: Turn
-    ) -> AsyncIterator[tuple[Any, int]]:
-        """Each document, and its size. A large one is decoded in the caller's turn, which ends when the next is asked for."""
+    ) -> AsyncIterator[tuple[list[Any], int]]:
+        """Some documents at a time, and their size together. A large one is alone, and decoded in the caller's turn, which
+        ends when the next are asked for."""
         splitter = self._splitter(_check_media(media, [JSON, NDJSON]))
         count = 0
         async for piece in _slices(pieces):
             size = splitter.pending + len(piece or b"")
             documents, problem = await aside(partial(self._split, splitter, piece, count), size)
-            for document in documents:
-                if count == self._count_max:
-                    raise self._wrong_count(count + 1)
-                async with turn(len(document)):
-                    try:
-                        decoded = await aside(partial(self._decoder.decode, document), len(document))
-                    except (ValueError, RecursionError) as error:
-                        raise self._refused(error, count) from None
-                    yield decoded, len(document)
-                count += 1
+            for group in _grouped(documents):
+                size = len(group[0]) if len(group) == 1 else _SLICE_BYTES
+                async with turn(size):
+                    yield await aside(partial(self._decoded, group, count), size), size
+                count += len(group)
             if problem is not None:
                 raise self._refused(problem, count) from None
             await asyncio.sleep(0)  # what is buffered already arrives without a pause, and others are served, too
         if not count:
             raise self._wrong_count(0)
+
+    def _decoded(self, documents: list[bytes | str], count: int) -> list[Any]:
+        decode, found = self._decoder.decode, []
+        for document in documents:
+            if count == self._count_max:
+                raise self._wrong_count(count + 1)
+            try:
+                found.append(decode(document))
+            except (ValueError, RecursionError) as error:
+                raise self._refused(error, count) from None
+            count += 1
+        return found
 
     def _split(
         self, splitter: Splitter, piece: bytes | None, count: int
@@ -189,6 +197,21 @@ async def _slices(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes | None]:
         for start in range(0, len(piece), _SLICE_BYTES):
             yield piece[start : start + _SLICE_BYTES]
     yield None
+
+
+def _grouped(documents: list[bytes | str]) -> Iterator[list[bytes | str]]:
+    """In their order, large ones alone."""
+    small: list[bytes | str] = []
+    for each in documents:
+        if len(each) <= _SLICE_BYTES:
+            small.append(each)
+            continue
+        if small:
+            yield small
+            small = []
+        yield [each]
+    if small:
+        yield small
 
 
 def _check_media(media: bytes | None, taken: list[str]) -> str:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, NamedTuple
 
-from windlass.api.aside import aside
+from windlass.api.aside import AT_ONCE_BYTES, aside
 from windlass.api.catalogue import SubmittableType
 from windlass.api.parts import Parts
 from windlass.api.submitted import cache_submitted, few
@@ -124,30 +124,36 @@ def _is_harmless(asked: Submission, raw: bytes, bytes_max: int) -> bool:
     )
 
 
-async def submit_many(parts: Parts, submissions: AsyncIterator[tuple[Submission, int]]) -> tuple[list[Enqueued], int]:
-    """All or none; and how many payloads could not be checked. `submissions`: with the size of each. What is wrong is said
-    while the rest is still arriving."""
+async def submit_many(
+    parts: Parts, submissions: AsyncIterator[tuple[Sequence[Submission], int]]
+) -> tuple[list[Enqueued], int]:
+    """All or none; and how many payloads could not be checked. `submissions`: some at a time, as they arrive, with their
+    size. What is wrong is said while the rest is still arriving."""
     jobs: list[NewJob] = []
     unchecked = 0
     asked_at = time.monotonic()
     bytes_max = parts.config.store.payload_bytes_max
-    async for submission, size in submissions:
-        n = len(jobs)
-        try:
-            found = parts.catalogue.known(submission.type)
-            if found is None:
-                found = await parts.catalogue.find(submission.type, asked_at=asked_at)
-            _check_attempts(submission, found)
+    async for group, size in submissions:
+        for submission in group:
             try:
-                checked = _check_payload(submission, found)
-            except InvalidPayload:
-                found, checked = await _check_again(parts, submission, asked_at)
-            unchecked += not checked
-            encoded = await aside(partial(encode, submission.payload, bytes_max=bytes_max), size)
-            submission.payload = Encoded(encoded)
+                found = parts.catalogue.known(submission.type)
+                if found is None:
+                    found = await parts.catalogue.find(submission.type, asked_at=asked_at)
+                _check_attempts(submission, found)
+                try:
+                    checked = _check_payload(submission, found)
+                except InvalidPayload:
+                    found, checked = await _check_again(parts, submission, asked_at)
+                unchecked += not checked
+                # The text alone waits for the rest to arrive.
+                if size > AT_ONCE_BYTES:
+                    text = await aside(partial(encode, submission.payload, bytes_max=bytes_max), size)
+                else:
+                    text = encode(submission.payload, bytes_max=bytes_max)
+            except InvalidJob as error:
+                raise _at(len(jobs), error) from None
+            submission.payload = Encoded(text)
             jobs.append(new_job(submission, found and found.declared))
-        except InvalidJob as error:
-            raise _at(n, error) from None
     read_s = steady_s()
     try:
         stored = await parts.intake.enqueue(jobs)
