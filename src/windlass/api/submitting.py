@@ -37,12 +37,15 @@ class Submitted(NamedTuple):
     payload_checked: bool
 
 
-async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> Submitted:
-    """Stored durably, or refused, when this returns. `raw`: as it came, if it came as it is."""
+async def submit(parts: Parts, submission: Submission, raw: bytes = b"", *, size: int = 0) -> Submitted:
+    """Stored durably, or refused, when this returns. `raw`: as it came, if it came as it is. `size`: of what came."""
     found = parts.catalogue.known(submission.type) or await parts.catalogue.find(submission.type)
     _check_attempts(submission, found)
     try:
-        checked = _check_payload(submission, found)
+        if size > AT_ONCE_BYTES:
+            checked = await aside(partial(_check_payload, submission, found), size)
+        else:
+            checked = _check_payload(submission, found)
     except InvalidPayload:
         found, checked = await _check_again(parts, submission, time.monotonic())
     job = new_job(submission, found and found.declared)
@@ -50,7 +53,7 @@ async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> Subm
     if not _is_harmless(submission, raw, bytes_max // _GROWS):
         # Checked before it joins others: what is wrong with one job must not make its whole group begin anew.
         check_new_job(job)
-        encoded = await aside(partial(encode, job.payload, bytes_max=bytes_max), len(raw))
+        encoded = await aside(partial(encode, job.payload, bytes_max=bytes_max), size)
         # The text alone waits for the database: a megabyte of {} is 25 MB of values.
         submission.payload = Encoded(encoded)
         job = job._replace(payload=submission.payload)
