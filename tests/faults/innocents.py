@@ -42,7 +42,7 @@ class Clock:
 
     @property
     def took_s(self) -> float:
-        return time.monotonic() - self._began_s - (self._waited() - self._waited_s)
+        return max(0.0, time.monotonic() - self._began_s - (self._waited() - self._waited_s))
 
 
 async def _alive(port: int, api_pid: int, until_s: float, times: list[float]) -> None:
