@@ -32,7 +32,8 @@ _SURROGATE_PROBLEM: Final = "a lone surrogate, which no UTF-8 text can hold"
 
 
 class Encoded(NamedTuple):
-    """A document that `encode` has written already: its text takes the place of a value that may be 25 times as large."""
+    """A document that `encode` has written already: its text takes the place of a value that may be 25 times as
+    large."""
 
     text: str
 

@@ -1,8 +1,8 @@
 """What a token that may only submit can do to the others, each attack as a value of one table.
 
-An attack is one round of calls, repeated at most `times` times, so that a run is bounded in count as well as in time. It
-goes to a loopback address alone, and nothing is asserted here: what becomes of the attacker is of no interest, as long as
-nobody else notices.
+An attack is one round of calls, repeated at most `times` times, so that a run is bounded in count as well as in time.
+It goes to a loopback address alone, and nothing is asserted here: what becomes of the attacker is of no interest, as
+long as nobody else notices.
 """
 
 import asyncio

@@ -3,8 +3,9 @@
     python -m tests.faults.hostile --seconds 60
     python -m tests.faults.hostile --seconds 10 --only "queue names" --only flood
 
-Every attack of attacks.py goes on at the same time, with a token that may only submit. Another process (innocents.py) submits
-small jobs and asks /livez. The suite runs it for a shorter time; WINDLASS_TEST_HOSTILE_S=60 gives it the whole.
+Every attack of attacks.py goes on at the same time, with a token that may only submit. Another process (innocents.py)
+submits small jobs and asks /livez. The suite runs it for a shorter time; WINDLASS_TEST_HOSTILE_S=60 gives it the
+whole.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""The others: a process that submits small jobs at a steady rate, asks /livez and looks at the queues, and writes down how
-long each took.
+"""The others: a process that submits small jobs at a steady rate, asks /livez and looks at the queues, and writes
+down how long each took.
 
     python -m tests.faults.innocents PORT TOKEN SECONDS API_PID
 
-A process of its own, so that what the attacker does in the tests' process does not delay it. From each time is taken what
-this process, and the API, waited for a processor meanwhile: on a busy machine that is no fault of the API's.
+A process of its own, so that what the attacker does in the tests' process does not delay it. From each time is taken
+what this process, and the API, waited for a processor meanwhile: on a busy machine that is no fault of the API's.
 """
 
 import asyncio

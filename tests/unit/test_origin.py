@@ -114,7 +114,10 @@ def test_scheme_host_and_port_of_a_page_are_compared(hosts: str, said: dict[str,
     assert is_foreign("POST", asked, own_hosts(hosts)) is not own
 
 
-@pytest.mark.parametrize("text", ["", "a b", "user@a", "user:pw@a", "a/b", "a:b", "a:99999", "[::1", "[::g]", "a?b", "é.example", "-a", "a,b"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    ["", "a b", "user@a", "user:pw@a", "a/b", "a:b", "a:99999", "[::1", "[::g]", "a?b", "é.example", "-a", "a,b"],
+)
 def test_what_names_no_host_is_none(text: str) -> None:
     assert parse_host(text) is None
 

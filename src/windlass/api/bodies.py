@@ -57,8 +57,8 @@ class HeldBody:
 
 
 class BodyBudget:
-    """Counts bodies by caller. When it is full, a caller that holds less than another takes its place: of the caller that
-    holds the most, the largest unfinished body is given up."""
+    """Counts bodies by caller. When it is full, a caller that holds less than another takes its place: of the caller
+    that holds the most, the largest unfinished body is given up."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max: Final = bytes_max
@@ -94,8 +94,9 @@ class BodyBudget:
 
 
 class Turns:
-    """Whose large document is decoded: its values take up to 25 times its size, until they are written as text again. One
-    document of a caller at a time, and few in all, so that neither memory nor other callers depend on how many come."""
+    """Whose large document is decoded: its values take up to 25 times its size, until they are written as text again.
+    One document of a caller at a time, and few in all, so that neither memory nor other callers depend on how many
+    come."""
 
     def __init__(self) -> None:
         self._all = asyncio.Semaphore(_TURNS)

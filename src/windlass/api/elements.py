@@ -16,7 +16,8 @@ _LINE: Final = re.compile(rb"[^\n]+")
 
 
 class NotAList(ValueError):
-    """The body is no JSON array. `sample`: a document of the kind that is there instead, or None where it is no JSON."""
+    """The body is no JSON array. `sample`: a document of the kind that is there instead, or None where it is no
+    JSON."""
 
     def __init__(self, sample: bytes | None, problem: str = "") -> None:
         super().__init__(problem)
@@ -74,10 +75,10 @@ def _ignore(_text: str) -> None:
 class Elements:
     """The elements of one JSON array.
 
-    Where an element ends is found by Python's own scanner, which is as quick as a decoder; a tokenizer written in Python
-    took ten times as long for a payload of `{}`. It cannot say whether a text that does not parse is wrong or merely
-    unfinished, so it is asked again only once the text has doubled: asked at every piece, an element that arrives byte by
-    byte would take quadratic time.
+    Where an element ends is found by Python's own scanner, which is as quick as a decoder; a tokenizer written in
+    Python took ten times as long for a payload of `{}`. It cannot say whether a text that does not parse is wrong or
+    merely unfinished, so it is asked again only once the text has doubled: asked at every piece, an element that
+    arrives byte by byte would take quadratic time.
     """
 
     def __init__(self, bytes_max: int) -> None:

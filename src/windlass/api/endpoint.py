@@ -33,7 +33,8 @@ class Answer:
 @dataclass(slots=True)
 class Call:
     """One request, decoded. `query` and `body` are of the types the endpoint names, or None if it names none; of a bulk
-    endpoint the body is an async iterator of lists of items, and their sizes, that arrive while it is read. `raw` is the body as it came. `headers`: by lower-case name, the last of each."""
+    endpoint the body is an async iterator of lists of items, and their sizes, that arrive while it is read. `raw` is
+    the body as it came. `headers`: by lower-case name, the last of each."""
 
     request: Request
     parts: "Parts"

@@ -126,8 +126,8 @@ class BulkReader:
     async def read(
         self, pieces: AsyncIterator[bytes], media: bytes | None, turn: Turn
     ) -> AsyncIterator[tuple[list[Any], int]]:
-        """Some documents at a time, and their size together. A large one is alone, and decoded in the caller's turn, which
-        ends when the next are asked for."""
+        """Some documents at a time, and their size together. A large one is alone, and decoded in the caller's turn,
+        which ends when the next are asked for."""
         splitter = self._splitter(_check_media(media, [JSON, NDJSON]))
         count = 0
         async for piece in _slices(pieces):

@@ -143,8 +143,9 @@ class Guarded(HttpToolsProtocol):
             self._rate_since, self._rate_bytes = now, 0
 
     def _cut_off(self, error: WindlassError) -> None:
-        """Refuse the request that is arriving, if the caller can only take the answer as one to that request: an earlier
-        one that is still unanswered may have stored a job, and one that has its answer gets no second. Else close."""
+        """Refuse the request that is arriving, if the caller can only take the answer as one to that request: an
+        earlier one that is still unanswered may have stored a job, and one that has its answer gets no second. Else
+        close."""
         running = self._running
         due = running is not None and not running.response_complete
         in_its_body = running is not None and running is self.cycle and self._body_since is not None
@@ -158,8 +159,8 @@ class Guarded(HttpToolsProtocol):
         self.transport.close()
 
     def _abandon(self) -> None:
-        """Tell the request that runs, and those behind it, that nobody is there any more. uvicorn tells the last one alone;
-        of pipelined requests the first would go on, write to a closed transport and leave a traceback."""
+        """Tell the request that runs, and those behind it, that nobody is there any more. uvicorn tells the last one
+        alone; of pipelined requests the first would go on, write to a closed transport and leave a traceback."""
         self.pipeline.clear()
         for cycle in (self._running, self.cycle):
             if cycle is not None and not cycle.response_complete:

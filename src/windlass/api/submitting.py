@@ -130,8 +130,8 @@ def _is_harmless(asked: Submission, raw: bytes, bytes_max: int) -> bool:
 async def submit_many(
     parts: Parts, submissions: AsyncIterator[tuple[Sequence[Submission], int]]
 ) -> tuple[list[Enqueued], int]:
-    """All or none; and how many payloads could not be checked. `submissions`: some at a time, as they arrive, with their
-    size. What is wrong is said while the rest is still arriving."""
+    """All or none; and how many payloads could not be checked. `submissions`: some at a time, as they arrive, with
+    their size. What is wrong is said while the rest is still arriving."""
     jobs: list[NewJob] = []
     unchecked = 0
     asked_at = time.monotonic()

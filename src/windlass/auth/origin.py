@@ -41,8 +41,9 @@ def _origin_is_own(headers: Headers, own: Own) -> bool:
     """Whether scheme, host and port of the page are ours: those that WINDLASS_HOSTS lists, or those of the Host header,
     if WINDLASS_HOSTS does not say more about that name.
 
-    This server speaks plain http, and a proxy may have taken the TLS off. A proxy that says https is believed: no foreign
-    page can send that header. One that says http, or nothing, may stand behind another: then either scheme may be meant.
+    This server speaks plain http, and a proxy may have taken the TLS off. A proxy that says https is believed: no
+    foreign page can send that header. One that says http, or nothing, may stand behind another: then either scheme
+    may be meant.
     """
     origin = parse_origin(headers.get(b"origin", b"").decode("latin-1"))
     if origin is None:

@@ -220,7 +220,7 @@ class ApiConfig:
     port: int = setting(8080, "the port the API listens on; 0: any that is free", unit="port", least=0, most=65_535)
     hosts: str = setting(
         "",
-        "hosts the API answers to, as a.example,https://b.example:8443; empty: those of this machine on loopback, else all",
+        "hosts the API answers to, as a,https://b.example:8443; empty: those of this machine on loopback, else all",
         unit="hosts",
     )
     cors_origins: str = setting(

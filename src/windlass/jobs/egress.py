@@ -156,8 +156,8 @@ class Egress:
     async def judged(self, host: str, port: int) -> list[Address]:
         """The addresses of a host, all of which may be reached: one that may not refuses them all.
 
-        A name that does not resolve and one that is not public are refused in the same words: told apart, they would let
-        whoever submits jobs find out which names there are inside. The log of the worker has the difference.
+        A name that does not resolve and one that is not public are refused in the same words: told apart, they would
+        let whoever submits jobs find out which names there are inside. The log of the worker has the difference.
         """
         said = literal(host)
         if said is not None:
