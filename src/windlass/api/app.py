@@ -223,7 +223,9 @@ class Api:
         elif bound.body is not None:
             raw = call.raw = await read_body(receive, headers, most=most, hold=lambda: self._hold(call, exchange))
             if len(raw) > AT_ONCE_BYTES:
-                async with self._turns.turn(self._caller(call), len(raw)):
+                async with AsyncExitStack() as stack:
+                    await stack.enter_async_context(self._turns.turn(self._caller(call), len(raw)))
+                    call.end_turn = stack.aclose
                     call.body = await aside(partial(bound.body, raw, media), len(raw))
                     return await bound.endpoint.handler(call)
             call.body = bound.body(raw, media)

@@ -46,6 +46,7 @@ class Call:
     body: Any = None
     raw: bytes = b""
     note: tuple[str | None, Any] | None = None  # for the audit row: what was acted on, and any JSON value about it
+    end_turn: Callable[[], Awaitable[None]] | None = None  # a large body was decoded, and its values are not needed now
     unnoted: bool = False  # nothing was done that an audit row should tell: a preview, say
 
     @property

@@ -82,7 +82,7 @@ async def taken(call: Call, asked: Submission, shape: Callable[[Submitted], Told
     key = call.headers.get(b"idempotency-key")
     if key is not None:
         asked.idempotency_key = _same_key(key, asked.idempotency_key)
-    submitted = await submit(call.parts, asked, raw, size=len(call.raw))
+    submitted = await submit(call.parts, asked, raw, size=len(call.raw), end_turn=call.end_turn)
     headers = {"location": f"/v1/jobs/{submitted.stored.id}"}
     if not submitted.payload_checked:
         headers["payload-checked"] = "false"

@@ -1,7 +1,7 @@
 """From a submission to the job that is stored: what it leaves out is as its type declares it. The hot path."""
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, NamedTuple
@@ -37,8 +37,16 @@ class Submitted(NamedTuple):
     payload_checked: bool
 
 
-async def submit(parts: Parts, submission: Submission, raw: bytes = b"", *, size: int = 0) -> Submitted:
-    """Stored durably, or refused, when this returns. `raw`: as it came, if it came as it is. `size`: of what came."""
+async def submit(
+    parts: Parts,
+    submission: Submission,
+    raw: bytes = b"",
+    *,
+    size: int = 0,
+    end_turn: Callable[[], Awaitable[None]] | None = None,
+) -> Submitted:
+    """Stored durably, or refused, when this returns. `raw`: as it came, if it came as it is. `size`: of what came.
+    `end_turn`: called when a large payload is text again, so that the caller's next one need not wait for the store."""
     found = parts.catalogue.known(submission.type) or await parts.catalogue.find(submission.type)
     _check_attempts(submission, found)
     try:
@@ -57,6 +65,8 @@ async def submit(parts: Parts, submission: Submission, raw: bytes = b"", *, size
         # The text alone waits for the database: a megabyte of {} is 25 MB of values.
         submission.payload = Encoded(encoded)
         job = job._replace(payload=submission.payload)
+        if end_turn is not None:
+            await end_turn()
     read_s = steady_s()
     stored = await parts.gathering.submit(job)
     if not stored.duplicate:
