@@ -37,6 +37,9 @@ _LOOK_S = 0.1
 _PATIENCE_S = 30.0
 # How `windlass up` is set for the run: as by an operator who lets strangers submit.
 SETTINGS = {"WINDLASS_THREADS": "4"}
+# What bounds jobs that are wide, long or many: without quotas a submitter may take all threads.
+QUOTA = {"waiting": 200, "threads": 2, "submissions_per_s": 100, "thread_demand": 2, "timeout_s": 60}
+_QUOTA_POINT = 6
 
 
 @dataclass(slots=True)
@@ -132,13 +135,16 @@ async def run(made: Up, seconds: float, attacks: Collection[Attack]) -> Seen:
     assert port is not None
     watch = Watch(made)
     attacker = Attacker(port, _token(made, "hostile", "submit"))
+    bounded = Attacker(port, await asyncio.to_thread(_bounded_token, made), attacker.heard)
     innocents = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.faults.innocents"),
         *(str(port), _token(made, "innocent", "submit", "read"), str(seconds), str(made.api.pid)),
         cwd=ROOT, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     told = asyncio.create_task(innocents.communicate())
-    attacking = [asyncio.create_task(_repeat(each, attacker)) for each in attacks]
+    attacking = [
+        asyncio.create_task(_repeat(each, bounded if each.point == _QUOTA_POINT else attacker)) for each in attacks
+    ]
     try:
         async with asyncio.timeout(seconds + _PATIENCE_S):
             while not told.done():
@@ -164,6 +170,14 @@ async def run(made: Up, seconds: float, attacks: Collection[Attack]) -> Seen:
 def _token(made: Up, subject: str, *scopes: Any) -> str:
     secret = (made.folder / "auth-secret").read_text()
     return Signer.of(AuthConfig(auth_secret=secret)).sign(subject, scopes, 600)
+
+
+def _bounded_token(made: Up) -> str:
+    """The token of an API key with quotas, as an operator gives it to strangers."""
+    headers = {"Authorization": f"Bearer {_token(made, 'operator', 'admin')}"}
+    with httpx2.Client(base_url=made.url, headers=headers, timeout=30, trust_env=False) as client:
+        key = client.post("/v1/keys", json={"name": "stranger", "scopes": ["submit"], "quota": QUOTA}).json()["key"]
+        return str(client.post("/v1/auth/token", json={"api_key": key}).json()["access_token"])
 
 
 async def _repeat(attack: Attack, attacker: Attacker) -> None:
