@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from windlass.api.access import AccessLog, request_id
 from windlass.api.catalogue import Catalogue
+from windlass.api.dashboard import checked_base_path
 from windlass.api.endpoint import Answer, Call, Endpoint
 from windlass.api.events import Events
 from windlass.api.gate import Gate
@@ -141,6 +142,7 @@ class Api:
         self._hosts = Hosts(parts.config.api)
         self._cors = Cors(parts.config.api)
         self._room = Room(2 * max(parts.config.api.bulk_bytes_max, parts.config.api.body_bytes_max))
+        self._base = checked_base_path(parts.config.api)
         self._logs_access = parts.config.api.access_log == "on"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -182,6 +184,8 @@ class Api:
     async def _answer(self, exchange: _Exchange) -> Answer | Response:
         scope = exchange.scope
         method, path, raw_path = scope["method"], scope["path"], scope.get("raw_path")
+        if self._base and path.startswith(self._base):  # a proxy that passes its prefix on
+            path, raw_path = path[len(self._base) :], raw_path and raw_path.removeprefix(self._base.encode())
         check_once(scope["headers"], exchange.headers)
         self._hosts.check(exchange.headers)
         if method == "OPTIONS":

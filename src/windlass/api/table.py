@@ -1,6 +1,19 @@
 """All endpoints there are, area by area, in the order the description of the API has them."""
 
-from windlass.api import accounts, actions, aliases, auth, cluster, dead_letters, dev_mail, jobs, pages, probes, stream
+from windlass.api import (
+    accounts,
+    actions,
+    aliases,
+    auth,
+    cluster,
+    dashboard,
+    dead_letters,
+    dev_mail,
+    jobs,
+    pages,
+    probes,
+    stream,
+)
 from windlass.api.endpoint import Endpoint
 
 
@@ -16,5 +29,6 @@ def table() -> list[Endpoint]:
         *probes.endpoints,
         *dev_mail.endpoints,
         *pages.endpoints,
+        *dashboard.endpoints,
         *aliases.endpoints,
     ]
