@@ -80,7 +80,6 @@ function Palette({ onClose, onNewJob }: Omit<Props, "open">) {
       />
       <div role="listbox" id="palette-list" aria-label="Commands" className="max-h-[50vh] overflow-y-auto p-1.5">
         {commands.map((command) => (
-          // biome-ignore lint/a11y/useKeyWithClickEvents: the keys are handled by the field that has the focus
           <div
             key={command.id}
             id={`palette-${command.id}`}
