@@ -28,27 +28,28 @@ type Send = (path: string, body: unknown) => Promise<BulkResult>;
 const send: Send = (path, body) => post<BulkResult>(path, body);
 
 const COUNT_PAGE = 10_000;
+const COUNT_PAGES = 10;
+const PART = 1_000;
 
 /** How many jobs an action would touch. `more`: at least so many; counting ends there. */
 export async function countMatching(
   verb: BulkVerb,
-  target: BulkTarget,
+  targets: readonly BulkTarget[],
   ask: Send = send,
 ): Promise<{ count: number; more: boolean }> {
   let count = 0;
-  let cursor: string | null = null;
-  for (let page = 0; page < 10; page++) {
-    const answer: BulkResult = await ask(BULK_PATHS[verb], {
-      ...target,
-      preview: true,
-      limit: COUNT_PAGE,
-      ...(cursor ? { cursor } : {}),
-    });
-    count += answer.matched;
-    cursor = answer.next_cursor ?? null;
-    if (!cursor) return { count, more: false };
+  let pages = 0;
+  for (const target of targets) {
+    let cursor: string | null = null;
+    do {
+      if (pages++ === COUNT_PAGES) return { count, more: true };
+      const body = { ...target, preview: true, limit: COUNT_PAGE, ...(cursor ? { cursor } : {}) };
+      const answer: BulkResult = await ask(BULK_PATHS[verb], body);
+      count += answer.matched;
+      cursor = answer.next_cursor ?? null;
+    } while (cursor);
   }
-  return { count, more: true };
+  return { count, more: false };
 }
 
 interface Options {
@@ -61,11 +62,18 @@ interface Options {
   wait?: (ms: number) => Promise<void>;
 }
 
-export async function runBulk(verb: BulkVerb, target: BulkTarget, options: Options): Promise<BulkProgress> {
-  const { rate, reason, signal, onProgress, ask = send, wait = sleep } = options;
-  const limit = rate ? Math.max(1, Math.min(1_000, rate)) : 1_000;
+export async function runBulk(
+  verb: BulkVerb,
+  targets: readonly BulkTarget[],
+  { rate, reason, signal, onProgress, ask = send, wait = sleep }: Options,
+): Promise<BulkProgress> {
+  const limit = rate ? Math.max(1, Math.min(PART, rate)) : PART;
   const progress: BulkProgress = { matched: 0, done: 0, refused: 0, why: null };
+  let first = true;
   const step = async (body: Record<string, unknown>): Promise<string | null> => {
+    if (rate && !first) await wait((limit / rate) * 1000);
+    first = false;
+    if (signal.aborted) return null;
     const answer = await ask(BULK_PATHS[verb], { ...body, limit, ...(reason ? { reason } : {}) });
     progress.matched += answer.matched;
     progress.done += answer.done;
@@ -74,21 +82,16 @@ export async function runBulk(verb: BulkVerb, target: BulkTarget, options: Optio
     onProgress({ ...progress });
     return answer.next_cursor ?? null;
   };
-  const pause = async () => {
-    if (rate) await wait((limit / rate) * 1000);
-  };
-  if ("ids" in target) {
-    for (let at = 0; at < target.ids.length && !signal.aborted; at += limit) {
-      await step({ ids: target.ids.slice(at, at + limit) });
-      if (at + limit < target.ids.length) await pause();
+  for (const target of targets) {
+    if ("ids" in target) {
+      for (let at = 0; at < target.ids.length && !signal.aborted; at += limit)
+        await step({ ids: target.ids.slice(at, at + limit) });
+      continue;
     }
-    return progress;
+    let cursor: string | null = null;
+    do cursor = await step({ ...target, ...(cursor ? { cursor } : {}) });
+    while (cursor && !signal.aborted);
   }
-  let cursor: string | null = null;
-  do {
-    cursor = await step({ ...target, ...(cursor ? { cursor } : {}) });
-    if (cursor) await pause();
-  } while (cursor && !signal.aborted);
   return progress;
 }
 

@@ -50,26 +50,26 @@ const RATES = [undefined, 1, 10, 100, 1000] as const;
 
 interface Props {
   verb: BulkVerb | null;
-  target: BulkTarget;
+  targets: readonly BulkTarget[];
   onClose: () => void;
   onDone?: () => void;
   /** Offer a pace: a replay of 100,000 jobs at once may be what broke the receiver. */
   paced?: boolean;
 }
 
-export function BulkDialog({ verb, target, onClose, onDone, paced = false }: Props) {
-  return verb && <OpenBulkDialog verb={verb} target={target} onClose={onClose} onDone={onDone} paced={paced} />;
+export function BulkDialog({ verb, targets, onClose, onDone, paced = false }: Props) {
+  return verb && <OpenBulkDialog verb={verb} targets={targets} onClose={onClose} onDone={onDone} paced={paced} />;
 }
 
 function OpenBulkDialog({
   verb,
-  target,
+  targets,
   onClose,
   onDone,
   paced,
 }: {
   verb: BulkVerb;
-  target: BulkTarget;
+  targets: readonly BulkTarget[];
   onClose: () => void;
   onDone: (() => void) | undefined;
   paced: boolean;
@@ -82,8 +82,8 @@ function OpenBulkDialog({
   const stop = useRef<AbortController | null>(null);
   useEffect(() => () => stop.current?.abort(), []);
   const preview = useQuery({
-    queryKey: ["bulk", verb, target],
-    queryFn: () => countMatching(verb, target),
+    queryKey: ["bulk", verb, targets],
+    queryFn: () => countMatching(verb, targets),
     gcTime: 0,
     refetchOnWindowFocus: false,
   });
@@ -92,7 +92,7 @@ function OpenBulkDialog({
     stop.current = new AbortController();
     setRunning(true);
     try {
-      const result = await runBulk(verb, target, { rate, signal: stop.current.signal, onProgress: setProgress });
+      const result = await runBulk(verb, targets, { rate, signal: stop.current.signal, onProgress: setProgress });
       toast(
         `${plural(result.done, "job")} ${words.done}${result.refused ? `, ${formatCount(result.refused)} not: ${result.why}` : ""}.`,
       );

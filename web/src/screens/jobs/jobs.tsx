@@ -18,7 +18,7 @@ export function Jobs() {
   const filter = useSearch({ from: "/jobs" });
   const name = JSON.stringify(filter);
   const [selection, setSelection] = useState<Selection>(NOTHING);
-  const [bulk, setBulk] = useState<{ verb: BulkVerb; target: BulkTarget } | null>(null);
+  const [bulk, setBulk] = useState<{ verb: BulkVerb; targets: readonly BulkTarget[] } | null>(null);
   const { operate } = useScopes();
   // biome-ignore lint/correctness/useExhaustiveDependencies: another view begins without a selection
   useEffect(() => setSelection(NOTHING), [name]);
@@ -43,7 +43,7 @@ export function Jobs() {
       </div>
       <BulkDialog
         verb={bulk?.verb ?? null}
-        target={bulk?.target ?? { ids: [] }}
+        targets={bulk?.targets ?? []}
         onClose={() => setBulk(null)}
         onDone={() => setSelection(NOTHING)}
       />
@@ -51,10 +51,10 @@ export function Jobs() {
   );
 }
 
-type OnBulk = (bulk: { verb: BulkVerb; target: BulkTarget }) => void;
+type OnBulk = (bulk: { verb: BulkVerb; targets: readonly BulkTarget[] }) => void;
 
 function SelectionBar({ selection, onDrop, onBulk }: { selection: Selection; onDrop: () => void; onBulk: OnBulk }) {
-  const target = { ids: [...selection.ids] };
+  const targets = [{ ids: [...selection.ids] }];
   return (
     <div className="flex min-h-12 flex-wrap items-center gap-2 bg-accent-soft px-3 py-2">
       <span className="font-medium" aria-live="polite">
@@ -62,12 +62,12 @@ function SelectionBar({ selection, onDrop, onBulk }: { selection: Selection; onD
       </span>
       <span className="text-muted text-xs">Updates pause meanwhile.</span>
       <span className="flex-1" />
-      <Button onClick={() => onBulk({ verb: "retry", target })}>Retry</Button>
-      <Button onClick={() => onBulk({ verb: "run-now", target })}>Run now</Button>
-      <Button look="danger" onClick={() => onBulk({ verb: "cancel", target })}>
+      <Button onClick={() => onBulk({ verb: "retry", targets })}>Retry</Button>
+      <Button onClick={() => onBulk({ verb: "run-now", targets })}>Run now</Button>
+      <Button look="danger" onClick={() => onBulk({ verb: "cancel", targets })}>
         Cancel
       </Button>
-      <Button look="danger" onClick={() => onBulk({ verb: "discard", target })}>
+      <Button look="danger" onClick={() => onBulk({ verb: "discard", targets })}>
         Discard
       </Button>
       <Button look="quiet" onClick={onDrop}>
@@ -78,11 +78,11 @@ function SelectionBar({ selection, onDrop, onBulk }: { selection: Selection; onD
 }
 
 function MatchingActions({ filter, onBulk }: { filter: JobFilter; onBulk: OnBulk }) {
-  const target = { filter: { ...filter } };
+  const targets = [{ filter: { ...filter } }];
   const item = (label: string, verb: BulkVerb, danger = false) => ({
     label,
     danger,
-    onSelect: () => onBulk({ verb, target }),
+    onSelect: () => onBulk({ verb, targets }),
   });
   return (
     <Menu
