@@ -4,7 +4,7 @@ import { type ReactNode, useId } from "react";
 interface Props {
   label: string;
   required?: boolean;
-  help?: string;
+  help?: string | undefined;
   error?: string | null | undefined;
   children: (props: {
     id: string;
