@@ -38,7 +38,12 @@ export function Chart({ label, times, lines, format, height = 180, onSpan }: Pro
   useEffect(() => {
     const element = box.current;
     if (!element) return;
-    const axis = { stroke: colourOf("muted"), grid: { stroke: colourOf("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+    const axis = {
+      stroke: colourOf("muted"),
+      grid: { stroke: colourOf("line"), width: 1 },
+      ticks: { show: false },
+      font: "11px system-ui",
+    };
     const made = new uPlot(
       {
         width: element.clientWidth,
@@ -64,7 +69,10 @@ export function Chart({ label, times, lines, format, height = 180, onSpan }: Pro
           setSelect: [
             (self) => {
               if (self.select.width < 4) return;
-              span.current?.(self.posToVal(self.select.left, "x"), self.posToVal(self.select.left + self.select.width, "x"));
+              span.current?.(
+                self.posToVal(self.select.left, "x"),
+                self.posToVal(self.select.left + self.select.width, "x"),
+              );
               self.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
             },
           ],

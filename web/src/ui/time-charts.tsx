@@ -8,7 +8,8 @@ import { Empty, Loading, Panel } from "@/ui/page";
 // With its library it is a sixth of all the script: the page is there before it.
 const Chart = lazy(() => import("@/ui/chart").then(({ Chart }) => ({ default: Chart })));
 
-const rate = (value: number): string => `${value >= 100 ? Math.round(value) : value >= 1 ? value.toFixed(1) : Number(value.toPrecision(2))}/s`;
+const rate = (value: number): string =>
+  `${value >= 100 ? Math.round(value) : value >= 1 ? value.toFixed(1) : Number(value.toPrecision(2))}/s`;
 
 interface Props {
   series: Series;

@@ -12,14 +12,25 @@ import { toast, toastError } from "@/ui/toast";
 /** A few jobs of each built-in kind: quick ones, slow ones, a wide one, some for later, some that fail. */
 export function demonstration(): object[] {
   const tags = ["demo"];
-  const many = (count: number, job: (n: number) => object) => Array.from({ length: count }, (_, n) => ({ tags, ...job(n) }));
+  const many = (count: number, job: (n: number) => object) =>
+    Array.from({ length: count }, (_, n) => ({ tags, ...job(n) }));
   return [
     ...many(40, (n) => ({ type: "add_numbers", payload: { a: n, b: 1 } })),
     ...many(20, (n) => ({ type: "reverse_string", payload: { text: `job ${n}` }, priority: 10 })),
     ...many(12, () => ({ type: "io_intensive", payload: { task: "demo", duration_s: 1.5 } })),
-    ...many(3, () => ({ type: "large_array_sum", payload: { count: 2_000_000 }, thread_demand: 2, name: "a wide job" })),
+    ...many(3, () => ({
+      type: "large_array_sum",
+      payload: { count: 2_000_000 },
+      thread_demand: 2,
+      name: "a wide job",
+    })),
     ...many(5, (n) => ({ type: "reverse_string", payload: { text: "later" }, delay_s: 20 + n, name: "for later" })),
-    ...many(4, () => ({ type: "default", payload: { task: "demo", fail: true }, max_attempts: 2, name: "always fails" })),
+    ...many(4, () => ({
+      type: "default",
+      payload: { task: "demo", fail: true },
+      max_attempts: 2,
+      name: "always fails",
+    })),
   ];
 }
 
@@ -38,19 +49,25 @@ export function FirstSteps() {
         <div>
           <h2 className="font-semibold text-lg">No job has been submitted yet</h2>
           <p className="mt-1 text-muted">
-            Submit one from a program, a shell or here. It is stored in PostgreSQL before you get an answer, and shows up on this page as
-            it moves.
+            Submit one from a program, a shell or here. It is stored in PostgreSQL before you get an answer, and shows
+            up on this page as it moves.
           </p>
         </div>
         <ol className="flex flex-col gap-4">
           <li>
             <p className="font-medium">Paste this into a terminal</p>
             <div className="relative mt-1.5">
-              <pre tabIndex={0} className="overflow-x-auto rounded-md border border-line bg-sunken py-2.5 pr-10 pl-3 font-mono text-xs">
+              <pre
+                tabIndex={0}
+                className="overflow-x-auto rounded-md border border-line bg-sunken py-2.5 pr-10 pl-3 font-mono text-xs"
+              >
                 {`export TOKEN=$(windlass token create --scope submit --ttl 1h)\n${curl}`}
               </pre>
               <span className="absolute top-1.5 right-1.5">
-                <CopyButton label="Copy the command" text={`export TOKEN=$(windlass token create --scope submit --ttl 1h)\n${curl}`} />
+                <CopyButton
+                  label="Copy the command"
+                  text={`export TOKEN=$(windlass token create --scope submit --ttl 1h)\n${curl}`}
+                />
               </span>
             </div>
           </li>
@@ -62,7 +79,8 @@ export function FirstSteps() {
             <li>
               <p className="font-medium">Or watch a demonstration</p>
               <p className="mb-2 text-muted">
-                Eighty-four small jobs of the built-in types: quick, slow and wide ones, some for later, and four that fail.
+                Eighty-four small jobs of the built-in types: quick, slow and wide ones, some for later, and four that
+                fail.
               </p>
               <Button look="primary" busy={run.isPending} onClick={() => run.mutate()}>
                 Run a demonstration

@@ -33,7 +33,9 @@ export function Overview() {
       {series.data && (
         <TimeCharts
           series={series.data}
-          onSpan={(after, before) => void navigate({ to: "/jobs", search: { finished_after: after, finished_before: before } })}
+          onSpan={(after, before) =>
+            void navigate({ to: "/jobs", search: { finished_after: after, finished_before: before } })
+          }
         />
       )}
       <div className="grid items-start gap-4 lg:grid-cols-3">
@@ -47,7 +49,8 @@ export function Overview() {
 
 function Figures() {
   const counts = useStats().data?.statuses ?? {};
-  const workers = useWorkers().data?.workers.filter((worker) => worker.status !== "dead" && worker.status !== "stopped") ?? [];
+  const workers =
+    useWorkers().data?.workers.filter((worker) => worker.status !== "dead" && worker.status !== "stopped") ?? [];
   const queues = useQueues().data?.queues ?? [];
   const threads = workers.reduce((sum, worker) => sum + worker.threads, 0);
   const busy = workers.reduce((sum, worker) => sum + worker.busy_threads, 0);
@@ -57,8 +60,19 @@ function Figures() {
     <ul className="panel grid grid-cols-2 gap-px overflow-hidden bg-line sm:grid-cols-4 xl:grid-cols-7">
       <Figure to="/jobs" search={{ status: ["running"] }} label="Running" value={formatCompact(count("running"))} />
       <Figure to="/jobs" search={{ status: ["ready"] }} label="Ready" value={formatCompact(count("ready"))} />
-      <Figure to="/jobs" search={{ status: ["scheduled"] }} label="Scheduled" value={formatCompact(count("scheduled"))} />
-      <Figure to="/jobs" search={{ status: ["held"] }} label="Held" value={formatCompact(count("held"))} look={count("held") ? "text-amber" : ""} />
+      <Figure
+        to="/jobs"
+        search={{ status: ["scheduled"] }}
+        label="Scheduled"
+        value={formatCompact(count("scheduled"))}
+      />
+      <Figure
+        to="/jobs"
+        search={{ status: ["held"] }}
+        label="Held"
+        value={formatCompact(count("held"))}
+        look={count("held") ? "text-amber" : ""}
+      />
       <Figure to="/queues" label="Oldest waits" value={formatDuration(oldest)} look={oldest > 60 ? "text-amber" : ""} />
       <Figure
         to="/workers"
@@ -66,7 +80,12 @@ function Figures() {
         value={threads ? `${formatCount(Math.min(busy, threads))} of ${formatCount(threads)} busy` : "none"}
         look={threads ? "" : "text-red"}
       />
-      <Figure to="/dead-letters" label="Dead letters" value={formatCompact(count("failed"))} look={count("failed") ? "text-red" : ""} />
+      <Figure
+        to="/dead-letters"
+        label="Dead letters"
+        value={formatCompact(count("failed"))}
+        look={count("failed") ? "text-red" : ""}
+      />
     </ul>
   );
 }
@@ -164,8 +183,15 @@ function Changes() {
   }).data?.entries;
   const changes = [
     ...workers.map((worker) => ({ at: worker.started_at, text: `Worker ${worker.name} started` })),
-    ...workers.flatMap((worker) => (worker.died_at ? [{ at: worker.died_at, text: `Worker ${worker.name} ${worker.status === "stopped" ? "stopped" : "died"}` }] : [])),
-    ...(audit ?? []).map((entry) => ({ at: entry.at, text: `${entry.actor}: ${entry.action}${entry.target ? ` ${entry.target}` : ""}` })),
+    ...workers.flatMap((worker) =>
+      worker.died_at
+        ? [{ at: worker.died_at, text: `Worker ${worker.name} ${worker.status === "stopped" ? "stopped" : "died"}` }]
+        : [],
+    ),
+    ...(audit ?? []).map((entry) => ({
+      at: entry.at,
+      text: `${entry.actor}: ${entry.action}${entry.target ? ` ${entry.target}` : ""}`,
+    })),
   ]
     .sort((a, b) => Date.parse(b.at) - Date.parse(a.at))
     .slice(0, 6);

@@ -5,10 +5,10 @@ import { useQueues, useStats, useTypes } from "@/api/queries";
 import { RANGES, useSeries } from "@/api/series";
 import { formatCount, formatDuration } from "@/lib/format";
 import { PauseButton } from "@/screens/queues/pause-button";
-import { RangePicker } from "@/ui/range-picker";
 import { Empty, Loading, Page, Panel } from "@/ui/page";
-import { TimeCharts } from "@/ui/time-charts";
+import { RangePicker } from "@/ui/range-picker";
 import { STATUSES, statusDot, statusWord } from "@/ui/status";
+import { TimeCharts } from "@/ui/time-charts";
 
 export function QueuePage() {
   const { name } = useParams({ from: "/queues/$name" });
@@ -43,7 +43,9 @@ export function QueuePage() {
       {series.data && (
         <TimeCharts
           series={series.data}
-          onSpan={(after, before) => void navigate({ to: "/jobs", search: { queue: name, finished_after: after, finished_before: before } })}
+          onSpan={(after, before) =>
+            void navigate({ to: "/jobs", search: { queue: name, finished_after: after, finished_before: before } })
+          }
         />
       )}
       <div className="grid items-start gap-4 lg:grid-cols-2">
@@ -69,7 +71,11 @@ function ByStatus({ queue, statuses }: { queue: string; statuses: Record<string,
       <ul className="px-2 py-2">
         {STATUSES.map((status) => (
           <li key={status}>
-            <Link to="/jobs" search={{ queue, status: [status] }} className="flex items-center gap-2.5 rounded-md px-2 py-1.5 hover:bg-hover">
+            <Link
+              to="/jobs"
+              search={{ queue, status: [status] }}
+              className="flex items-center gap-2.5 rounded-md px-2 py-1.5 hover:bg-hover"
+            >
               <span aria-hidden="true" className={`size-2 rounded-full ${statusDot(status)}`} />
               <span className="flex-1">{statusWord(status)}</span>
               <span className="tabular text-muted">{formatCount(statuses[status] ?? 0)}</span>
@@ -95,9 +101,15 @@ function ByType({ queue }: { queue: string }) {
         <ul className="px-2 py-2">
           {sorted.map(([type, count]) => (
             <li key={type}>
-              <Link to="/jobs" search={{ queue, type }} className="flex items-center gap-2.5 rounded-md px-2 py-1.5 hover:bg-hover">
+              <Link
+                to="/jobs"
+                search={{ queue, type }}
+                className="flex items-center gap-2.5 rounded-md px-2 py-1.5 hover:bg-hover"
+              >
                 <span className="min-w-0 flex-1 truncate">{type}</span>
-                {types && !types.some((one) => one.name === type && one.alive) && <span className="text-amber text-xs">no living worker knows it</span>}
+                {types && !types.some((one) => one.name === type && one.alive) && (
+                  <span className="text-amber text-xs">no living worker knows it</span>
+                )}
                 <span className="tabular text-muted">{formatCount(count)}</span>
               </Link>
             </li>

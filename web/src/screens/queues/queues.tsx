@@ -64,7 +64,9 @@ export function Queues() {
         )}
       </div>
       {(all.length > SHOWN_MAX || query.data.next_cursor) && (
-        <p className="text-muted">The first {formatCount(Math.min(all.length, SHOWN_MAX))} are shown. Type a part of a name to find others.</p>
+        <p className="text-muted">
+          The first {formatCount(Math.min(all.length, SHOWN_MAX))} are shown. Type a part of a name to find others.
+        </p>
       )}
     </Page>
   );
@@ -87,11 +89,17 @@ function Row({ queue, rates = [] }: { queue: Queue; rates: readonly number[] | u
   return (
     <tr className="border-line border-b last:border-b-0 hover:bg-hover">
       <td className="max-w-80 px-4 py-2">
-        <Link to="/queues/$name" params={{ name: queue.name }} className="block truncate font-medium text-accent hover:underline">
+        <Link
+          to="/queues/$name"
+          params={{ name: queue.name }}
+          className="block truncate font-medium text-accent hover:underline"
+        >
           {queue.name}
         </Link>
         {queue.paused && <span className="rounded-full bg-amber-soft px-2 text-amber text-xs">paused</span>}
-        {!queue.served_by && queue.depth > 0 && <span className="rounded-full bg-red-soft px-2 text-red text-xs">no worker serves it</span>}
+        {!queue.served_by && queue.depth > 0 && (
+          <span className="rounded-full bg-red-soft px-2 text-red text-xs">no worker serves it</span>
+        )}
       </td>
       <td className="tabular px-4 text-right">{formatCount(queue.depth)}</td>
       <td className="tabular px-4 text-right">{formatCount(queue.statuses.running ?? 0)}</td>

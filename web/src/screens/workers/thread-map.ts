@@ -11,7 +11,9 @@ export interface Cell {
 export function cellsOf(threads: number, map: WorkerThreads | undefined, lost: number, reserved: boolean): Cell[] {
   const cells: Cell[] = [];
   let used = 0;
-  for (const run of [...(map?.running ?? [])].sort((a, b) => a.started_at.localeCompare(b.started_at) || a.job_id.localeCompare(b.job_id))) {
+  for (const run of [...(map?.running ?? [])].sort(
+    (a, b) => a.started_at.localeCompare(b.started_at) || a.job_id.localeCompare(b.job_id),
+  )) {
     const span = Math.min(run.threads, threads - used);
     if (span <= 0) break;
     cells.push({ kind: run.state, span, run });

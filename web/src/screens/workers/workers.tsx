@@ -38,7 +38,9 @@ export function Workers() {
         <>
           <Legend />
           {all.length > living.length && (
-            <Button onClick={() => setGone(!gone)}>{gone ? "Hide those that are gone" : `Show ${all.length - living.length} that are gone`}</Button>
+            <Button onClick={() => setGone(!gone)}>
+              {gone ? "Hide those that are gone" : `Show ${all.length - living.length} that are gone`}
+            </Button>
           )}
         </>
       }
@@ -91,7 +93,9 @@ function WorkerPanel({ worker, map }: { worker: Worker; map: WorkerThreads | und
         <span className="tabular min-w-0 flex-1 text-muted text-xs">{facts.join(" · ")}</span>
         {operate && lives && <WorkerMenu worker={worker} />}
       </div>
-      {lives && <Cells worker={worker} cells={cellsOf(worker.threads, map, worker.lost_threads, !!worker.reserved_for)} />}
+      {lives && (
+        <Cells worker={worker} cells={cellsOf(worker.threads, map, worker.lost_threads, !!worker.reserved_for)} />
+      )}
     </li>
   );
 }
@@ -107,7 +111,10 @@ const LOOKS: Record<Cell["kind"], string> = {
 
 function Cells({ worker, cells }: { worker: Worker; cells: readonly Cell[] }) {
   return (
-    <ul aria-label={`Threads of ${worker.name}`} className="mt-2.5 grid grid-cols-[repeat(auto-fill,minmax(4.5rem,1fr))] gap-1">
+    <ul
+      aria-label={`Threads of ${worker.name}`}
+      className="mt-2.5 grid grid-cols-[repeat(auto-fill,minmax(4.5rem,1fr))] gap-1"
+    >
       {cells.map((cell, at) => (
         <li
           // biome-ignore lint/suspicious/noArrayIndexKey: a free cell has nothing but its place
@@ -137,7 +144,17 @@ function Cells({ worker, cells }: { worker: Worker; cells: readonly Cell[] }) {
 }
 
 // Written out: the style sheet is made from the names that stand in the source.
-const SPANS = ["", "", "col-span-2", "col-span-3", "col-span-4", "col-span-5", "col-span-6", "col-span-7", "col-span-8"];
+const SPANS = [
+  "",
+  "",
+  "col-span-2",
+  "col-span-3",
+  "col-span-4",
+  "col-span-5",
+  "col-span-6",
+  "col-span-7",
+  "col-span-8",
+];
 
 function Legend() {
   const kinds: Cell["kind"][] = ["free", "running", "isolated", "reserved", "stuck"];
@@ -158,7 +175,10 @@ function WorkerMenu({ worker }: { worker: Worker }) {
   const client = useQueryClient();
   const act = useMutation({
     mutationFn: (verb: "drain" | "stop") => post(`/v1/workers/${worker.id}/${verb}`),
-    onSuccess: (_, verb) => toast(verb === "drain" ? `${worker.name} finishes what it runs.` : `${worker.name} gives its jobs back and stops.`),
+    onSuccess: (_, verb) =>
+      toast(
+        verb === "drain" ? `${worker.name} finishes what it runs.` : `${worker.name} gives its jobs back and stops.`,
+      ),
     onError: toastError,
     onSettled: () => void client.invalidateQueries({ queryKey: keys.workers }),
   });
@@ -168,7 +188,12 @@ function WorkerMenu({ worker }: { worker: Worker }) {
         label={`Actions on ${worker.name}`}
         trigger={<Button aria-label={`Actions on ${worker.name}`}>Actions</Button>}
         items={[
-          { label: "Drain", note: "finish what runs, then go", onSelect: () => act.mutate("drain"), disabled: worker.status === "draining" },
+          {
+            label: "Drain",
+            note: "finish what runs, then go",
+            onSelect: () => act.mutate("drain"),
+            disabled: worker.status === "draining",
+          },
           { label: "Stop …", note: "give jobs back and go", danger: true, onSelect: () => setAsking(true) },
         ]}
       />
@@ -191,7 +216,10 @@ function WorkerMenu({ worker }: { worker: Worker }) {
           </>
         }
       >
-        <p>Its running jobs are given back and start again elsewhere. No attempt is used up. Its supervisor starts another worker in its place.</p>
+        <p>
+          Its running jobs are given back and start again elsewhere. No attempt is used up. Its supervisor starts
+          another worker in its place.
+        </p>
       </Dialog>
     </>
   );
