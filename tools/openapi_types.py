@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 TARGET: Final = Path(__file__).parent.parent / "web" / "src" / "api" / "schema.ts"
-_HEADER: Final = "// Generated from the OpenAPI document by tools/openapi_types.py. Do not edit: run `make web-types`.\n"
+_HEADER: Final = (
+    "// Generated from the OpenAPI document by tools/openapi_types.py. Do not edit: run `make web-types`.\n"
+)
 _PLAIN: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 
 

@@ -85,9 +85,7 @@ class Index(Told):
     probes: list[str]
 
 
-_INDEX: Final = Index(
-    api="/v1", dashboard="/ui", docs="/docs", openapi="/openapi.json", probes=["/livez", "/readyz"]
-)
+_INDEX: Final = Index(api="/v1", dashboard="/ui", docs="/docs", openapi="/openapi.json", probes=["/livez", "/readyz"])
 
 
 async def front(call: Call) -> Answer:

@@ -13,6 +13,7 @@ from windlass.api import (
     pages,
     probes,
     stream,
+    system,
 )
 from windlass.api.endpoint import Endpoint
 
@@ -23,6 +24,7 @@ def table() -> list[Endpoint]:
         *actions.endpoints,
         *dead_letters.endpoints,
         *cluster.endpoints,
+        *system.endpoints,
         *stream.endpoints,
         *auth.endpoints,
         *accounts.endpoints,

@@ -222,7 +222,9 @@ class ApiConfig:
         "", "host names the API answers to, as a,b; empty: those of this machine on loopback, else all", unit="names"
     )
     base_path: str = setting(
-        "", "the path before ours where a proxy serves us below one, as /windlass; requests may carry it or not", unit="path"
+        "",
+        "the path before ours where a proxy serves us below one, as /windlass; requests may carry it or not",
+        unit="path",
     )
     cors_origins: str = setting(
         "", "origins whose pages may call the API, as https://a.example,https://b.example; empty: none", unit="origins"

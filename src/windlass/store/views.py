@@ -17,6 +17,7 @@ from windlass.store.listing import Line, Search, id_range, ids_max, lines_max
 from windlass.store.postgres import Connection, Postgres
 from windlass.store.protocol import (
     Check,
+    ClusterState,
     DeadLetterGroup,
     DeadLetterGroups,
     DeadLetterSize,
@@ -200,6 +201,10 @@ class Views:
         """Reach the database, and find its schema as this code needs it. Raises Unavailable, SchemaMismatch."""
         async with self._postgres.connection() as connection:
             await migrate.check(connection, self._postgres.config.schema)
+
+    async def cluster_state(self) -> ClusterState:
+        """What the database says of the cluster: its own version and connections, the leader, the living workers."""
+        return ClusterState(*(await self._postgres.fetch("cluster_state"))[0])
 
     async def check(self) -> Check:
         """Look for what must never be seen. Reads everything."""

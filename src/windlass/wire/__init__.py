@@ -79,6 +79,7 @@ from windlass.wire.jobs import (
 )
 from windlass.wire.mail import CaughtMailLine, CaughtMails, CaughtMailShown, MailPage
 from windlass.wire.problem import Problem
+from windlass.wire.system import Configuration, Health, HealthPart, SettingInEffect
 
 __all__ = [
     "END",
@@ -94,6 +95,7 @@ __all__ = [
     "CaughtMailLine",
     "CaughtMailShown",
     "CaughtMails",
+    "Configuration",
     "DeadLetterGroup",
     "DeadLetterGroups",
     "DeadLetterTotals",
@@ -104,6 +106,8 @@ __all__ = [
     "Fault",
     "Filter",
     "Fingerprint",
+    "Health",
+    "HealthPart",
     "Job",
     "JobType",
     "JobTypes",
@@ -134,6 +138,7 @@ __all__ = [
     "Refused",
     "Retry",
     "Scope",
+    "SettingInEffect",
     "Stats",
     "StatusName",
     "Stored",

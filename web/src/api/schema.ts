@@ -115,6 +115,10 @@ export interface CaughtMails {
   mails: CaughtMailLine[];
 }
 
+export interface Configuration {
+  settings: SettingInEffect[];
+}
+
 /** Failed jobs with the same kind of error, newest first among those looked at. */
 export interface DeadLetterGroup {
   type: string;
@@ -187,6 +191,20 @@ export interface Filter {
   fingerprint?: string | null;
   status?: ("cancelled" | "completed" | "failed" | "held" | "ready" | "running" | "scheduled")[];
   reason?: string | null;
+}
+
+/** `ok`: everything that work depends on is well. Redis only makes it quicker. */
+export interface Health {
+  ok: boolean;
+  version: string;
+  parts: HealthPart[];
+}
+
+/** One thing that work depends on, or that makes it quicker. */
+export interface HealthPart {
+  name: string;
+  ok: boolean;
+  detail: string;
 }
 
 /** A job. `payload` and `result` are as they were given, number for number; lists leave them out. `started_at` and `error` are those of the last attempt; while a job waits to be tried again, `next_try_at` says from when on. `expires_at`: when a failed job is removed; null: never. */
@@ -443,6 +461,14 @@ export interface Retry {
   factor?: number;
   cap_s?: number;
   jitter?: number;
+}
+
+/** One setting of this API process. Secrets are named, never shown. */
+export interface SettingInEffect {
+  variable: string;
+  value: string;
+  is_default: boolean;
+  meaning: string;
 }
 
 /** Exact counts. `complete`: whether `lines` are all there are; else they are those with the most jobs. `needs_decision`: how many of the held jobs wait for a person to decide. It and `dead_letters` are null in the stream of events. */

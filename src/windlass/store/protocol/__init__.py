@@ -10,6 +10,7 @@ from windlass.store.protocol.hints import LATE_S, Ear, Hints, Pusher, broadcast_
 from windlass.store.protocol.upkeep import Cause, LostLease, Rolled, Upkeep, WaitingForNewer, WideJob, WideQueues
 from windlass.store.protocol.views import (
     Check,
+    ClusterState,
     DeadLetterGroup,
     DeadLetterGroups,
     DeadLetterSize,
@@ -30,6 +31,7 @@ __all__ = [
     "Cause",
     "Check",
     "Claims",
+    "ClusterState",
     "DeadLetterGroup",
     "DeadLetterGroups",
     "DeadLetterSize",

@@ -53,6 +53,19 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterState:
+    """What the database says of the cluster. `leader`: the supervisor that holds the term; None: nobody does."""
+
+    postgres: str
+    connections: int
+    connections_max: int
+    leader: UUID | None
+    term: int
+    workers: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetterGroup:
     """Failed jobs with the same kind of error. `message` is that of the newest; `sample`: the newest few."""
 
@@ -163,6 +176,9 @@ class Views(Protocol):
 
     async def ready(self) -> None:
         """Reach the database, and find its schema as this code needs it. Raises Unavailable, SchemaMismatch."""
+
+    async def cluster_state(self) -> ClusterState:
+        """What the database says of the cluster: its own version and connections, the leader, the living workers."""
 
     async def check(self) -> Check:
         """Look for what must never be seen. Reads everything."""

@@ -264,6 +264,18 @@ select case when t.status = 'ready' and (coalesce(q.paused, false) or t.type <> 
     as status, t.queue, t.type, t.n
 from windlass.tallied t cross join windlass.known k left join windlass.queue q on q.name = t.queue;
 
+-- name: cluster_state
+-- What the database says of the cluster. Each part reads a row, or a table with a row per worker.
+select current_setting('server_version') as postgres,
+  (select coalesce(sum(d.numbackends), 0)::integer from pg_stat_database d) as connections,
+  current_setting('max_connections')::integer as connections_max,
+  l.holder as leader, coalesce(l.term, 0) as term, w.workers, w.threads
+from (
+  select count(*)::integer as workers, coalesce(sum(k.threads), 0)::integer as threads
+  from windlass.worker k where k.died_at is null and k.lease_until > now()
+) w
+left join windlass.leader l on l.expires_at > now();
+
 -- name: count_undecided
 -- How many jobs wait for a person to decide. Index: held_reason.
 select count(*) as n from windlass.held h where h.reason = 'needs decision';
