@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Print the TypeScript types of the API from our own OpenAPI document: `web/src/api/schema.ts`.
 
 Run by `make web-types`. A unit test compares the file with the output, so the dashboard cannot drift from the API.

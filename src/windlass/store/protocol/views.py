@@ -20,8 +20,10 @@ from windlass.model import (
 @dataclass(frozen=True, slots=True)
 class JobQuery:
     """What to list. No statuses means all. Times are those in the jobs' ids; `created_after` is included, the other not.
-    `fingerprint`: of the error, for failed jobs alone. `reason`: what held jobs wait for; no others are listed. `bodies_max`: larger payloads and results, in bytes, are left
-    out; None: all are read, and a page of them can be hundreds of megabytes."""
+    `fingerprint`: of the error, for failed jobs alone. `reason`: what held jobs wait for; no others are listed.
+    `bodies_max`: larger payloads and results, in bytes, are left out; None: all are read, and a page of them can be hundreds
+    of megabytes. `worker`: the name of the worker that runs them or finished them. `text`: a part of the name, of the error's
+    type or message, or the beginning of the id. `finished_after` is included, `finished_before` not."""
 
     statuses: Collection[Status] = ()
     type: str | None = None
@@ -34,6 +36,10 @@ class JobQuery:
     fingerprint: str | None = None
     bodies_max: int | None = None
     reason: str | None = None
+    worker: str | None = None
+    text: str | None = None
+    finished_after: datetime | None = None
+    finished_before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
