@@ -4,6 +4,7 @@ Unlike the probes these need a scope, so they may name versions, hosts and setti
 """
 
 from dataclasses import fields
+from importlib.metadata import version
 from time import perf_counter
 from typing import Any, Final
 
@@ -18,13 +19,11 @@ _HIDDEN: Final = "***"
 
 
 async def health(call: Call) -> Health:
-    import windlass  # noqa: PLC0415 - the version is looked up when it is asked for
-
     parts = await _database_parts(call)
     ok = all(part.ok for part in parts)
     if (redis := call.parts.shortcuts.health()) is not None:
         parts.append(HealthPart(name="Redis", ok=redis == "ok", detail=redis))
-    return Health(ok=ok, version=windlass.__version__, parts=parts)
+    return Health(ok=ok, version=version("windlass"), parts=parts)
 
 
 async def _database_parts(call: Call) -> list[HealthPart]:

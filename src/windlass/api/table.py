@@ -12,6 +12,7 @@ from windlass.api import (
     jobs,
     pages,
     probes,
+    series,
     stream,
     system,
 )
@@ -24,6 +25,7 @@ def table() -> list[Endpoint]:
         *actions.endpoints,
         *dead_letters.endpoints,
         *cluster.endpoints,
+        *series.endpoints,
         *system.endpoints,
         *stream.endpoints,
         *auth.endpoints,

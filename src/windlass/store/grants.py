@@ -48,6 +48,8 @@ RIGHTS: Final = {
     "idempotency": Rights("si", "si", "siud"),
     "counter": Rights("i", "i", "sid"),
     "tally": Rights("", "", "sid"),
+    "rollup_delta": Rights("", "", "sid"),
+    "rollup": Rights("", "s", "siud"),
     "leader": Rights("", "s", "siu"),
     "job_type": Rights("", "s", "siud"),
     "type_version": Rights("si", "s", "siud"),

@@ -22,6 +22,7 @@ from windlass.store.floors import Floors
 from windlass.store.lines import BEFORE_ALL, Line, page_of_lines
 from windlass.store.postgres import Postgres, patiently
 from windlass.store.protocol import Cause, LostLease, Rolled, WaitingForNewer, WideJob, WideQueues
+from windlass.store.series import PAIRS_MAX
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGE: Final = 1_000
@@ -240,6 +241,20 @@ class Upkeep:
             if row[0]["mine"]:
                 await self._postgres.fetch("fold", connection=connection)
             return bool(row[0]["mine"])
+
+    async def fold_rollups(self) -> bool:
+        """Add what was recorded lately to its minutes and hours, for charts. False: another is at it."""
+        async with self._postgres.transaction(brief=True) as connection:
+            row = await self._postgres.fetch(
+                "fold_lock", f"{self._postgres.config.schema} rollups", connection=connection
+            )
+            if row[0]["mine"]:
+                await self._postgres.fetch("fold_rollups", PAIRS_MAX, connection=connection)
+            return bool(row[0]["mine"])
+
+    async def expire_rollups(self) -> int:
+        """Forget minutes after two days and hours after sixty."""
+        return len(await self._postgres.fetch("expire_rollups"))
 
     async def expire_keys(self, *, limit: int = _PAGE) -> int:
         """Forget idempotency keys past their time whose job has finished."""

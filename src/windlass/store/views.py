@@ -25,7 +25,9 @@ from windlass.store.protocol import (
     JobQuery,
     Page,
     RunningLog,
+    SeriesData,
 )
+from windlass.store.series import read
 from windlass.store.shown import facts, to_error, to_job
 from windlass.store.statements import in_schema
 
@@ -201,6 +203,12 @@ class Views:
         """Reach the database, and find its schema as this code needs it. Raises Unavailable, SchemaMismatch."""
         async with self._postgres.connection() as connection:
             await migrate.check(connection, self._postgres.config.schema)
+
+    async def series(
+        self, *, span_s: float, by: str | None = None, queue: str | None = None, type_: str | None = None
+    ) -> SeriesData:
+        """What has happened in the newest `span_s` seconds; with `by`, a line for each queue or type."""
+        return await read(self._postgres, span_s=span_s, by=by, queue=queue, type_=type_)
 
     async def cluster_state(self) -> ClusterState:
         """What the database says of the cluster: its own version and connections, the leader, the living workers."""

@@ -79,6 +79,7 @@ from windlass.wire.jobs import (
 )
 from windlass.wire.mail import CaughtMailLine, CaughtMails, CaughtMailShown, MailPage
 from windlass.wire.problem import Problem
+from windlass.wire.series import Series, SeriesGroup, SeriesQuery
 from windlass.wire.system import Configuration, Health, HealthPart, SettingInEffect
 
 __all__ = [
@@ -138,6 +139,9 @@ __all__ = [
     "Refused",
     "Retry",
     "Scope",
+    "Series",
+    "SeriesGroup",
+    "SeriesQuery",
     "SettingInEffect",
     "Stats",
     "StatusName",

@@ -17,7 +17,9 @@ from windlass.store.protocol.views import (
     Found,
     JobQuery,
     Page,
+    Points,
     RunningLog,
+    SeriesData,
     Views,
 )
 from windlass.store.protocol.workers import Ask, Claims, Progress, Receipt, Settled, merged
@@ -45,11 +47,13 @@ __all__ = [
     "JobQuery",
     "LostLease",
     "Page",
+    "Points",
     "Progress",
     "Pusher",
     "Receipt",
     "Rolled",
     "RunningLog",
+    "SeriesData",
     "Settled",
     "Upkeep",
     "User",

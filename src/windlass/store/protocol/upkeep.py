@@ -171,6 +171,12 @@ class Upkeep(Protocol):
 
     async def leave_term(self, holder: UUID) -> None: ...
 
+    async def fold_rollups(self) -> bool:
+        """Add what was recorded lately to its minutes and hours, for charts. False: another is at it."""
+
+    async def expire_rollups(self) -> int:
+        """Forget minutes after two days and hours after sixty."""
+
     async def fold_counts(self) -> bool:
         """Fold the deltas of finished transactions into the tally. False: another is at it."""
 

@@ -1,6 +1,6 @@
 """What people look at, and how they ask for it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -69,6 +69,28 @@ class ClusterState:
     term: int
     workers: int
     threads: int
+
+
+@dataclass(slots=True)
+class Points:
+    """One line of a chart: a number for each step. `waited` and `ran` are histograms; empty where they were not asked for."""
+
+    completed: list[int]
+    failed: list[int]
+    cancelled: list[int]
+    retried: list[int]
+    waited: list[list[int]]
+    ran: list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesData:
+    """Points from `start` on, one every `step_s` seconds, the last one not over yet; by name, or all under None."""
+
+    start: datetime
+    step_s: int
+    count: int
+    points: Mapping[str | None, Points]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +204,11 @@ class Views(Protocol):
 
     async def ready(self) -> None:
         """Reach the database, and find its schema as this code needs it. Raises Unavailable, SchemaMismatch."""
+
+    async def series(
+        self, *, span_s: float, by: str | None = ..., queue: str | None = ..., type_: str | None = ...
+    ) -> SeriesData:
+        """What has happened in the newest `span_s` seconds; with `by`, a line for each queue or type."""
 
     async def cluster_state(self) -> ClusterState:
         """What the database says of the cluster: its own version and connections, the leader, the living workers."""
