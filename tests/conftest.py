@@ -84,6 +84,10 @@ async def _make_template(url: str) -> None:
     await connection.close()
     connection = await asyncpg.connect(database_url(url, TEMPLATE))
     await migrate.upgrade(connection)
+    # Tests set leases back: the server must have been there for longer than that, and have been reached all the while.
+    await connection.execute(
+        "update windlass.server set clock_since = '-infinity', reached_since = '-infinity', reached_at = now() + interval '1 day'"
+    )
     await connection.close()
 
 

@@ -92,6 +92,7 @@ class App(DeclaresHooks):
         tags: tuple[str, ...] = ...,
         if_too_wide: TooWide = ...,
         at_most_once: bool = ...,
+        memory_limit_mb: int | None = ...,
     ) -> Declare: ...
 
     def job(
@@ -110,16 +111,18 @@ class App(DeclaresHooks):
         tags: tuple[str, ...] = (),
         if_too_wide: TooWide = "narrow",
         at_most_once: bool = False,
+        memory_limit_mb: int | None = None,
     ) -> Any:
         """Declare a function as a job type: `@app.job`, or `@app.job(queue="mail", timeout=30)`.
 
         Its name is the function's, unless another is given. `timeout` is in seconds, or a timedelta. `max_attempts` is 3 unless
         something else is said. With `at_most_once` no job of it is ever started twice; one whose start was lost is failed as
-        MayHaveRun.
+        MayHaveRun. `memory_limit_mb`, for isolation="process", is how many MiB its handler may allocate.
         """
         said = Defaults(
-            queue, threads, max_attempts, timeout, retry, isolation, priority, tags, if_too_wide, at_most_once
-        )
+            queue, threads, max_attempts, timeout, retry, isolation, priority, tags, if_too_wide, at_most_once,
+            memory_limit_mb,
+        )  # fmt: skip
 
         def declare(fn: Callable[..., Any]) -> AppJob[..., Any, ..., Any]:
             declared: AppJob[..., Any, ..., Any] = AppJob(self._link, fn, name, said)
@@ -244,7 +247,7 @@ class _Wiring:
             loaded = load(os.environ, read=lambda path: Path(path).read_text(encoding="utf-8"))
             config, redis = loaded.store, loaded.redis
         async with AsyncExitStack() as stack:
-            store = await stack.enter_async_context(open_store(replace(config, pool_min=0)))
+            store = await stack.enter_async_context(open_store(replace(config.for_callers(), pool_min=0)))
             hints = await stack.enter_async_context(reaching_all(store.hints, redis))
             waker = PostgresWaker(hints)
             stack.push_async_callback(waker.aclose)

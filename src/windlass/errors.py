@@ -5,7 +5,9 @@ WindlassError                      everything we raise
 │   ├── InvalidJob                 422  a field of the job is wrong; names the field
 │   │   ├── InvalidPayload         422  a payload that could not come back as it went in
 │   │   ├── InvalidId              422  a supplied id is no UUIDv7, or not of these days
-│   │   └── UnknownType            422  no worker has ever declared the type
+│   │   ├── UnknownType            422  no worker has ever declared the type
+│   │   ├── TooManyNames           422  a queue, type or tag is new, and there are as many as there may be
+│   │   └── BeyondQuota            422  more than a quota of the caller ever allows; names the quota
 │   ├── InvalidField               422  a field of another request is wrong; names the field
 │   │   └── InvalidQuery           422  a list was asked for in a way that cannot be answered
 │   ├── JobNotFound                404
@@ -25,6 +27,7 @@ WindlassError                      everything we raise
 │   ├── WrongMedia                 415  the body is of a kind that is not taken
 │   ├── TooSlow                    408  the request did not arrive in time
 │   └── TooManyRequests            429  come back later; says when
+│       └── QuotaExceeded          429  a quota of the caller is used up for now; names the quota
 ├── Unavailable                    503  database or network: safe to repeat with the same ids or keys
 │   └── Contended                  503  gave way to other transactions too often: safe to repeat
 │       └── NoPartition            503  a row met a partition that is going, or one that is not made yet
@@ -88,15 +91,42 @@ class InvalidId(InvalidJob):
 
 
 class UnknownType(InvalidJob):
-    """`known`: types there are that are written almost like it."""
+    """`known`: types there are that are written almost like it. `field`: what the request calls the type."""
 
     code = "unknown_type"
 
-    def __init__(self, type_: str, known: Sequence[str] = ()) -> None:
+    def __init__(self, type_: str, known: Sequence[str] = (), field: str = "type") -> None:
         meant = f"; did you mean {' or '.join(known)}?" if known else ""
-        super().__init__("type", f"no worker has declared the type {type_!r}{meant}")
+        super().__init__(field, f"no worker has declared the type {type_!r}{meant}")
         self.type = type_
         self.known = tuple(known)
+
+
+class TooManyNames(InvalidJob):
+    """`kind`: queue, type or tag; `name`: the one that would be new; `most`: how many there may be."""
+
+    code = "too_many_names"
+
+    def __init__(self, field: str, kind: str, name: str, most: int) -> None:
+        setting = f"WINDLASS_{kind.upper()}S_MAX"
+        super().__init__(
+            field, f"the {kind} {name!r} would be new, and there may be {most:,} ({setting}); use one that is in use"
+        )
+        self.kind = kind
+        self.name = name
+        self.most = most
+
+
+class BeyondQuota(InvalidJob):
+    """To repeat it does not help. `limit`: of the quota; `current`: what was asked for."""
+
+    code = "beyond_quota"
+
+    def __init__(self, field: str, quota: str, limit: float, current: float, cure: str) -> None:
+        super().__init__(field, f"{_plain(current)} is beyond the quota {quota} of {_plain(limit)}; {cure}")
+        self.quota = quota
+        self.limit = limit
+        self.current = current
 
 
 class InvalidField(RequestError):
@@ -281,6 +311,19 @@ class TooManyRequests(RequestError):
         self.retry_after_s = retry_after_s
 
 
+class QuotaExceeded(TooManyRequests):
+    """`limit`: of the quota; `current`: what counts against it."""
+
+    code = "quota_exceeded"
+
+    def __init__(self, quota: str, limit: float, current: float, retry_after_s: float) -> None:
+        used = f"{_plain(current)} count against it"
+        super().__init__(retry_after_s, f"the quota {quota} of {_plain(limit)} is used up: {used}")
+        self.quota = quota
+        self.limit = limit
+        self.current = current
+
+
 class Unavailable(WindlassError):
     code = "unavailable"
     http_status = 503
@@ -367,6 +410,10 @@ class SchemaMismatch(Misconfigured):
 
 class Corrupt(WindlassError):
     code = "corrupt"
+
+
+def _plain(number: float) -> str:
+    return f"{int(number):,}" if number == int(number) else f"{number:,}"
 
 
 # Raised by handlers to say what shall become of their job. ----------------------------------------------------------

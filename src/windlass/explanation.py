@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from windlass.model import FINISHED, Error, Job, Status, needs_decision, needs_newer_worker, unknown_type
+from windlass.quotas import SubmitterUse
 
 ahead_max: Final = 1_000  # nobody waits differently behind more
 _LATE_S: Final = 10.0
@@ -31,6 +32,7 @@ class Explanation:
     """Why a job is where it is. `ahead`: how many of its queue go first, counted up to `ahead_max`.
 
     `workers_able`: living workers that could run it when nothing else did; `workers_free`: of these, with room now.
+    `submitter`: whose quotas it counts against while it is unfinished; None: nobody's.
     """
 
     job_id: UUID
@@ -40,6 +42,7 @@ class Explanation:
     ahead: int | None = None
     workers_able: int = 0
     workers_free: int = 0
+    submitter: SubmitterUse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +127,13 @@ def _finished(facts: Facts) -> Obstacle:
             f"to run it after all: windlass jobs retry {job.id}",
         )
     tried = f"after {_count(job.attempt, 'attempt')}" if job.attempt else "before it began"
-    return Obstacle(
-        "finished_failed",
-        f"failed for good {ago} ago, {tried}{_why(job.error)}",
-        f"remove the cause, then: windlass dead-letters replay {job.id}",
-    )
+    replay = f"windlass dead-letters replay {job.id}"
+    if job.error is not None and job.error.type == "MayHaveRun":  # a replay without a look would do its work twice
+        discard = f"windlass dead-letters discard {job.id}"
+        help_ = f"find out whether its work was done; if it was: {discard}; if not: {replay}"
+    else:
+        help_ = f"remove the cause, then: {replay}"
+    return Obstacle("finished_failed", f"failed for good {ago} ago, {tried}{_why(job.error)}", help_)
 
 
 def _running(facts: Facts) -> Iterable[Obstacle]:

@@ -50,10 +50,11 @@ class Failed(NamedTuple):
 
 class TimedOut(NamedTuple):
     """The attempt ran longer than it may, and its threads are free again. `traceback`: where it was when it was stopped,
-    as far as that is known."""
+    as far as that is known. `killed`: it did not stop, and its worker had to be killed for that."""
 
     after_s: float
     traceback: str = ""
+    killed: bool = False
 
 
 class Snoozed(NamedTuple):
@@ -73,12 +74,14 @@ class Lost(NamedTuple):
 
     `crashed`: it died by itself, rather than with the whole database or on purpose. `begun`: it had started this
     job. Only a job that was begun when its process crashed is suspected of having caused it. `spent`: the start died and
-    counts against max_attempts; as suspicion does, where nothing else is said.
+    counts against max_attempts; as suspicion does, where nothing else is said. `isolated`: it may be what held its worker
+    up, so that it had to be killed; from now on it runs in a process of its own.
     """
 
     crashed: bool
     begun: bool = True
     spent: bool | None = None
+    isolated: bool = False
 
 
 class Released(NamedTuple):
@@ -161,10 +164,8 @@ def settle(
     match outcome:
         case Failed(error, delay_s, final):
             return _failed(lease, base, error, delay_s=delay_s, final=final, jitter=jitter)
-        case TimedOut(after_s, traceback):
-            message = f"ran longer than its timeout of {lease.timeout_s:g} s (stopped after {after_s:.3f} s)"
-            error = Error("TimedOut", message, traceback)
-            return _failed(lease, base, error, delay_s=None, final=at_most_once, jitter=jitter)
+        case TimedOut():
+            return _timed_out(lease, base, outcome, final=at_most_once, jitter=jitter)
         case Snoozed(delay_s):
             return base._replace(status=Status.SCHEDULED, delay_s=_delay(delay_s))
         case Cancelled(reason):
@@ -235,6 +236,19 @@ def _failed(
     return _with_error(spent._replace(status=Status.SCHEDULED, delay_s=wait_s), error)
 
 
+def _timed_out(lease: Lease, base: Settlement, outcome: TimedOut, *, final: bool, jitter: float) -> Settlement:
+    """A job that forced a kill would do so at every attempt, and its neighbours would start anew each time: it is a suspect from
+    now on, alone in its process, and waits longer and longer whatever its own policy says."""
+    message = f"ran longer than its timeout of {lease.timeout_s:g} s (stopped after {outcome.after_s:.3f} s)"
+    error = Error("TimedOut", message, outcome.traceback)
+    timed_out = _failed(lease, base, error, delay_s=None, final=final, jitter=jitter)
+    suspect = outcome.killed or lease.suspect
+    if not suspect or timed_out.delay_s is None:
+        return timed_out
+    wait_s = max(timed_out.delay_s, backoff(lease.failures + 1, RetryPolicy(), jitter=jitter))
+    return timed_out._replace(suspect=True, delay_s=wait_s)
+
+
 def _without_another(outcome: Uncompleted) -> Uncompleted:
     """What an outcome comes to where there is no other attempt: nobody knows how far this one came."""
     match outcome:
@@ -256,7 +270,8 @@ def _lost(lease: Lease, base: Settlement, outcome: Lost, *, jitter: float) -> Se
     spent = blamed if outcome.spent is None else outcome.spent
     crashed = blamed and lease.suspect
     crashes, failures = lease.crashes + crashed, lease.failures + spent
-    lost = base._replace(ended=Ended.LOST, suspect=blamed or base.suspect, failed=spent, crashed=crashed)
+    suspect = blamed or outcome.isolated or base.suspect
+    lost = base._replace(ended=Ended.LOST, suspect=suspect, failed=spent, crashed=crashed)
     if crashed and crashes >= crashes_max:
         error = Error("PoisonPill", f"crashed its process {crashes} times within a day")
         return _with_error(lost._replace(status=Status.FAILED), error)
@@ -268,7 +283,7 @@ def _lost(lease: Lease, base: Settlement, outcome: Lost, *, jitter: float) -> Se
         )
         return _with_error(lost._replace(status=Status.FAILED), error)
     if not crashed:
-        return _with_error(lost, Error("Lost", "its worker died or lost its lease before the attempt ended"))
+        return _with_error(lost, Error("Lost", "its process died or its lease was lost before the attempt ended"))
     error = Error("Crashed", f"crashed its process ({crashes} of {crashes_max} within a day)")
     wait_s = backoff(crashes, RetryPolicy(), jitter=jitter)
     return _with_error(lost._replace(status=Status.SCHEDULED, delay_s=wait_s), error)

@@ -4,89 +4,28 @@ A job needs its `Authorization` header to run; whoever looks at the job later do
 payload or result and gives JSON of the same shape back, number for number, with secrets as `***`; `masked_text` does it
 for a text that is no JSON, `without` for secrets that are known. What is stored stays as it is. Pure.
 
-A value is a secret by the name it goes by (password, api_key, X-Auth-Token), by where it stands (a webhook's headers:
-all but the harmless ones, since a header may have any name), or by how it is written (`Bearer …`, `https://user:…@`,
-`?token=…`). Rather too much is hidden than too little.
+A value is a secret by the name it goes by (secret_names.py), by where it stands (a webhook's headers: all but the
+harmless ones, since a header may have any name), or by how it is written (`Bearer …`, `https://user:…@`, `?token=…`, and
+known_keys.py). Rather too much is hidden than too little.
 """
 
 import json
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from json.encoder import encode_basestring
 from string import ascii_uppercase
 from typing import Any, Final
 from urllib.parse import quote
 
+from windlass.known_keys import MASK, has_known_key, without_known_keys
 from windlass.redaction import redact
+from windlass.secret_names import STEMS, any_of, is_harmless_header, is_secret
 
-MASK: Final = "***"
-
-# The last word of a name, or its last two, tell: client_secret, accessToken, X-Api-Key; but not token_count.
-_SECRET_WORDS: Final = frozenset(
-    {
-        *(
-            "password",
-            "passwd",
-            "passwort",
-            "passphrase",
-            "passcode",
-            "pwd",
-            "pass",
-            "secret",
-            "secrets",
-            "token",
-            "jwt",
-        ),
-        *(
-            "authorization",
-            "authentication",
-            "auth",
-            "bearer",
-            "cookie",
-            "cookies",
-            "credential",
-            "credentials",
-            "apikey",
-        ),
-        *("signature", "sig", "otp", "totp", "cvv", "cvc", "apitoken", "accesstoken", "clientsecret", "privatekey"),
-        *("passwords", "tokens", "apikeys", "sessionid", "csrf", "xsrf", "hmac", "dsn"),
-    }
-)
-_KEY_OWNERS: Final = frozenset(
-    {
-        "api",
-        "access",
-        "private",
-        "secret",
-        "signing",
-        "encryption",
-        "auth",
-        "account",
-        "master",
-        "shared",
-        "ssh",
-        "license",
-    }
-)
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\x00-\x7f]+")
-# Headers whose values tell nobody anything: everything else that a webhook sends is hidden.
-_HARMLESS: Final = frozenset(
-    {
-        *("accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "content-disposition"),
-        *("content-encoding", "content-language", "content-length", "content-type", "date", "etag", "expires", "from"),
-        *("host", "if-match", "if-modified-since", "if-none-match", "if-unmodified-since", "last-modified", "origin"),
-        *("pragma", "prefer", "range", "retry-after", "server", "user-agent", "vary", "x-request-id", "traceparent"),
-    }
-)
 _HEADER_FIELDS: Final = frozenset({"header", "headers"})
 # Quick: most payloads hold none of these, and are given back as they are. A backslash may hide a letter of a name.
-_SUSPECT: Final = (
-    *("pass", "pwd", "secret", "token", "jwt", "auth", "bearer", "cookie", "cred", "key", "sig", "otp", "cvv", "cvc"),
-    *("session", "csrf", "xsrf", "hmac", "dsn"),
-)
-_SUSPECT_WORD: Final = re.compile("|".join(_SUSPECT))
-_WORTH_A_LOOK: Final = re.compile("|".join((*_SUSPECT, "basic", "digest", "negotiate", "header", "://", r"\\u")))
+_STEM: Final = any_of(STEMS)
+_SUSPECT_WORD: Final = re.compile(_STEM)
+_WORTH_A_LOOK: Final = re.compile(any_of((*STEMS, "basic", "digest", "negotiate", "header", "://", "\\u")))
 
 # What follows is looked for in a text of small letters, and begins with letters that are written out: a tenth of the
 # time that it takes in any case, and a payload may be a megabyte. `value` is what is hidden.
@@ -103,7 +42,7 @@ _HEADER_LINES: Final = re.compile(
 _HEADER_WORD: Final = re.compile("authorization|cookie")
 # name=value and name: value, as in queries, forms and headers; 'name': 'value', as in what programs print. Looked for
 # by the word that makes a name suspicious: looked at from its beginning, every word of a megabyte would cost its time.
-_NAME: Final = rf"(?P<name>(?:{'|'.join(_SUSPECT)})[\w.-]{{0,40}}+)"
+_NAME: Final = rf"(?P<name>(?:{_STEM})[\w.-]{{0,40}}+)"
 _PAIRS: Final = (
     re.compile(
         rf"""{_NAME}\\?["']?[ \t]{{0,4}}[:=][ \t]{{0,8}}\\?["'](?P<value>(?:[^"'\\\r\n]|\\[^"'\r\n]){{1,4096}})"""
@@ -123,7 +62,7 @@ class _Number(str):
 
 def masked(type_: str, text: str) -> str:
     """The JSON of a job's payload or result, as it may be shown. What is no JSON comes back as one JSON text."""
-    if not _WORTH_A_LOOK.search(text.lower()):
+    if not _WORTH_A_LOOK.search(text.lower()) and not has_known_key(text):
         return text
     try:
         return _written(_shown(_read(text), type_, _nested_max))
@@ -133,6 +72,7 @@ def masked(type_: str, text: str) -> str:
 
 def masked_text(text: str) -> str:
     """A message, a log line, an address: without the secrets that show by how they are written."""
+    text = without_known_keys(text)
     low = text.lower()
     if not _WORTH_A_LOOK.search(low):
         return text
@@ -156,18 +96,7 @@ def without(text: str, secrets: Iterable[str]) -> str:
 
 def header_secrets(headers: Iterable[tuple[str, str]]) -> list[str]:
     """The values among these headers that are never to be shown again."""
-    return [value for name, value in headers if name.strip().lower() not in _HARMLESS]
-
-
-@lru_cache(maxsize=4096)
-def is_secret(name: str) -> bool:
-    """Whether what goes by this name looks like a secret."""
-    words = [word.lower() for word in _WORD.findall(name)]
-    if not words:
-        return False
-    if words[-1] in _SECRET_WORDS or "".join(words) in _SECRET_WORDS or "".join(words[-2:]) in _SECRET_WORDS:
-        return True
-    return words[-1] in {"key", "keys"} and len(words) > 1 and words[-2] in _KEY_OWNERS
+    return [value for name, value in headers if not is_harmless_header(name)]
 
 
 def _forms(secret: str) -> Iterable[str]:
@@ -232,7 +161,7 @@ def _headers(value: tuple[Any, ...] | list[Any], type_: str, nested: int) -> Any
 
 def _header(name: str, value: Any, type_: str, nested: int) -> Any:
     """A webhook's header may carry a secret under any name; those of other types are judged by theirs."""
-    hidden = name.strip().lower() not in _HARMLESS if type_ == "webhook" else is_secret(name)
+    hidden = not is_harmless_header(name) if type_ == "webhook" else is_secret(name)
     return MASK if hidden and value is not None else _shown(value, type_, nested)
 
 

@@ -7,7 +7,7 @@ because the hot path makes one per job: a frozen dataclass costs five times as m
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -31,20 +31,20 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
+NameKind = Literal["queue", "type", "tag"]  # what submitters can make by naming it
 Line = tuple[str, str, Status]  # queue, type and status: what jobs are counted by
-
-
-def by_status(counts: Mapping[Line, int]) -> dict[Status, int]:
-    """The sums over queues and types. Every status is there, so that a reader need not know which are zero."""
-    sums = dict.fromkeys(Status, 0)
-    for (_, _, status), n in counts.items():
-        sums[status] += n
-    return sums
 
 
 PENDING: Final = frozenset({Status.SCHEDULED, Status.HELD, Status.READY})
 FINISHED: Final = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 UNFINISHED: Final = frozenset(Status) - FINISHED
+
+
+def statuses_named(names: Iterable[str]) -> list[Status]:
+    """The statuses that a filter names, each once, in the order of a job's life; `pending`: those that wait."""
+    named = set(names)
+    return [status for status in Status if status in named or ("pending" in named and status in PENDING)]
+
 
 # Why jobs are held. The first is resolved by a person (`windlass jobs decide`), the second by the leader.
 needs_decision: Final = "needs decision"
@@ -79,6 +79,7 @@ max_attempts_max: Final = 1000
 timeout_s_max: Final = 30 * 86_400.0
 delay_s_max: Final = 3650 * 86_400.0
 description_max: Final = 4_000
+memory_limit_mb_max: Final = 1_048_576
 
 
 class RetryPolicy(NamedTuple):
@@ -96,13 +97,30 @@ Decision = Literal["done", "redo"]  # what a person says of one
 IsolationMode = Literal["none", "process"]
 
 
+class Owner(NamedTuple):
+    """Who submits a job through the API. Idempotency keys and ids belong to `namespace`; None: that of the
+    application, as without an owner. `subject`: whose quota counts the job; None: nobody's."""
+
+    namespace: str | None = None
+    subject: str | None = None
+
+
+_NAMESPACE_END: Final = "\x1f"  # in no key: check_text refuses control characters
+
+
+def scoped_key(namespace: str | None, key: str) -> str:
+    """An idempotency key as it is stored and cached: another one in each namespace."""
+    return key if namespace is None else f"{namespace}{_NAMESPACE_END}{key}"
+
+
 class NewJob(NamedTuple):
     """What a caller submits. `payload` is any JSON value; larger `priority` runs first.
 
     `id`: a UUIDv7 the caller made, so that a submission whose answer was lost can be repeated without doubling.
     `scheduled_at` (aware) or `delay_s`: not before that. `idempotency_key`: same key and body give the first job.
-    `inherited`: the fields of `declarable` that nobody said, and that are as the type declares them just now: with another
-    default, as after a deployment, a repeated submission is still the same one.
+    `inherited`: the fields of `declarable` that nobody said, and that are as the type declares them just now: with
+    another default, as after a deployment, a repeated submission is still the same one. `owner`: None for the
+    application itself.
     """
 
     type: str
@@ -122,6 +140,13 @@ class NewJob(NamedTuple):
     if_too_wide: TooWide = "narrow"
     trace: str | None = None
     inherited: frozenset[str] = frozenset()
+    owner: Owner | None = None
+
+    @property
+    def scoped_key(self) -> str | None:
+        """Its idempotency key as it is stored; None: it has none."""
+        key = self.idempotency_key
+        return key if key is None or self.owner is None else scoped_key(self.owner.namespace, key)
 
     def is_later(self, now: datetime) -> bool:
         """Whether it is for later, by the caller's clock: enough for a hint or a first answer; the database decides."""

@@ -7,6 +7,8 @@ too, which stays JSON. Rather too much is hidden than too little.
 import re
 from typing import Final
 
+from windlass.known_keys import without_known_keys
+
 # A password may itself hold : / @ or a space. In a database's URL it ends at the last @ of the word, or else at the
 # next one of the line; in other URLs, where an @ may be in the path, at the last one before a /, or else of the word.
 # Every run of characters has a bound: without, a hostile text of a megabyte would be searched for minutes.
@@ -24,7 +26,7 @@ _URL_PASSWORDS: Final = (
 # before a comma or bracket ends what is around it: in a line of JSON nothing may be hidden that holds it together.
 _NAMED_PASSWORDS: Final = re.compile(
     r"""(?ix)
-    ((?:password|passfile|passwd)(?:(\\?["'])\s{0,8}[:=]|\s{0,8}=(?!=)|\s{0,8}:(?=\s{0,8}\\?["']))\s{0,8})
+    ((?:password|passfile|passwd)[_-]?(?:confirm(?:ation)?|repeat|hash|new|old|[0-9])?(?:(\\?["'])\s{0,8}[:=]|\s{0,8}=(?!=)|\s{0,8}:(?=\s{0,8}\\?["']))\s{0,8})
     (?:
         (\\?")(?!:\s|[,}\]])(?:(?<=\\")(?:[^"\\]|\\\\\\"|\\\\){0,65535}\\|(?<!\\")(?:[^"\\]|\\.){0,65535})"
         |(')[^'"]{0,65535}'
@@ -40,7 +42,8 @@ _NAMES: Final = ("password", "passfile", "passwd")
 
 
 def redact(text: str) -> str:
-    """The text without the passwords of URLs and connection strings."""
+    """The text without the passwords of URLs and connection strings, and without keys that are known by their shape."""
+    text = without_known_keys(text)
     if "://" in text and "@" in text:
         if text.count("://") > _urls_max:
             text = _WORD.sub(_without_logins, text)

@@ -324,6 +324,7 @@ class _Entry:
             if type(value) is str
             else value
             for name, value in islice(fields.items(), _FIELDS_MAX)
+            if name not in self.about or value != self.about[name]  # said already, with the job the line is about
         }
 
 

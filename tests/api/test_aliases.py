@@ -1,6 +1,6 @@
 """The routes of older APIs, called as their documents say."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import httpx2
@@ -73,7 +73,9 @@ async def test_a_name_and_a_text_are_a_type_and_its_task(api: Client, store: Sto
     assert (await store.views.job(UUID(urgent.json()["id"]))).priority == 7
     assert (await api.post("/submit_job", json={"name": "echo", "priority": 101})).status_code == 422
     unknown = await api.post("/submit_job", json={"name": "nobody", "payload": "x"})
-    assert (unknown.status_code, unknown.json()["code"]) == (422, "unknown_type")
+    problem = unknown.json()
+    assert (unknown.status_code, problem["code"], problem["field"]) == (422, "unknown_type", "name")
+    assert problem["detail"] == "name: no worker has declared the type 'nobody'"
 
 
 async def test_an_address_and_a_name_are_a_welcome_mail(api: Client, store: Store) -> None:
@@ -126,7 +128,7 @@ async def test_failed_jobs_come_page_by_page(api: Client, rig: Rig) -> None:
     assert (await api.get("/failedJobs?page=10000&limit=200")).status_code == 422
 
 
-async def test_a_job_between_tries_shows_its_error_and_when_it_was_started_and_changed(
+async def test_a_job_between_tries_shows_its_error_its_next_try_and_when_it_was_started_and_changed(
     api: httpx2.AsyncClient, rig: Rig, store: Store
 ) -> None:
     (job_id,) = await rig.enqueue(max_attempts=3)
@@ -140,4 +142,5 @@ async def test_a_job_between_tries_shows_its_error_and_when_it_was_started_and_c
         assert (job["status"], job["attempts"], job["error"]) == ("pending", 1, "ValueError: no")
         assert datetime.fromisoformat(job["started_at"]) == attempt.started_at
         assert datetime.fromisoformat(job["updated_at"]) == attempt.ended_at
+        assert datetime.fromisoformat(job["next_try_at"]) == attempt.ended_at + timedelta(seconds=60)
         assert job["completed_at"] is None

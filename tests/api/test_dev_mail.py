@@ -61,6 +61,15 @@ async def test_caught_mail_is_for_those_who_may_read(
         assert (await submitter.get(path)).status_code == 403
 
 
+async def test_a_browser_that_is_not_logged_in_is_led_to_the_login(http: httpx2.AsyncClient) -> None:
+    browser = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    for path in ("/dev/mail", "/dev/mail/x"):
+        answer = await http.get(path, headers=browser)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+    assert "<code>windlass login</code>" in (await http.get("/login", headers=browser)).text
+    assert (await http.get("/v1/dev/mail", headers=browser)).status_code == 401
+
+
 class TestWhereNoneIsCaught:
     @pytest.fixture
     def settings(self, settings: Config) -> Config:

@@ -14,7 +14,7 @@ from tests.eventually import aeventually
 from windlass.api.gathering import Gathering
 from windlass.config import StoreConfig
 from windlass.errors import IdTaken, InvalidPayload, KeyBusy, KeyReused, Unavailable, WindlassError
-from windlass.model import Enqueued, NewJob
+from windlass.model import Enqueued, NewJob, Owner
 from windlass.store.store import Store, open_store
 
 Client = httpx2.AsyncClient
@@ -188,7 +188,8 @@ async def test_a_key_that_a_transaction_holds_keeps_no_other_submission_waiting(
 ) -> None:
     transaction = sql.transaction()
     await transaction.start()
-    await store.intake.enqueue([NewJob("echo", idempotency_key="held")], connection=sql)
+    ours = Owner("subject:tester")  # of the token that the client has
+    await store.intake.enqueue([NewJob("echo", idempotency_key="held", owner=ours)], connection=sql)
     held = asyncio.ensure_future(api.post("/v1/jobs", json={"type": "echo", "idempotency_key": "held"}))
     await asyncio.sleep(0)
     plain = await asyncio.gather(*(api.post("/v1/jobs", json={"type": "echo"}) for _ in range(20)))

@@ -209,6 +209,8 @@ async def test_filters_find_what_they_say(api: Client, rig: Rig) -> None:
     assert await found("status=failed") == {str(failed)}
     assert await found("status=failed&status=scheduled") == {str(failed), str(scheduled)}
     assert await found("status=failed,scheduled") == {str(failed), str(scheduled)}
+    assert await found("status=pending") == {str(scheduled), str(tagged)}
+    assert await found("status=pending,failed") == {str(scheduled), str(tagged), str(failed)}
     assert await found("tag=red") == {str(tagged)}
     assert await found("type=other") == set()
     assert await found("created_before=2001-01-01T00:00:00Z") == set()
@@ -235,6 +237,14 @@ async def test_a_query_that_makes_no_sense_names_its_parameter(api: Client) -> N
     ):
         answer = await api.get(f"/v1/jobs?{query}")
         assert (answer.status_code, answer.json().get("field")) == (422, field), answer.text
+
+
+async def test_a_wrong_choice_is_refused_with_those_there_are(api: Client) -> None:
+    listed = (await api.get("/v1/jobs?status=done")).json()["detail"]
+    assert listed.startswith("status[0]: cannot be 'done'; it is one of pending, scheduled, held, ready, ")
+    jobs = [{"type": "echo"}, {"type": "echo", "if_too_wide": "shrink"}]
+    sent = (await api.post("/v1/jobs/bulk", json=jobs)).json()["detail"]
+    assert sent == "jobs[1].if_too_wide: cannot be 'shrink'; it is one of narrow, wait, fail"
 
 
 async def test_a_cursor_that_is_none_is_refused(api: Client) -> None:
@@ -296,6 +306,7 @@ async def test_what_the_state_forbids_is_a_conflict_and_no_audit_row(api: Client
     (job_id,) = await rig.enqueue()
     answer = await api.post(f"/v1/jobs/{job_id}/retry")
     assert (answer.status_code, answer.json()["code"]) == (409, "not_possible")
+    assert answer.json()["detail"] == f"job {job_id} is ready and cannot be run again"
     assert (await api.post(f"/v1/jobs/{uuid4()}/cancel")).status_code == 404
     assert await rig.store.accounts.audit() == []
 

@@ -133,7 +133,7 @@ async def test_a_repeated_submission_is_the_first_job_though_its_type_has_change
     async def submit_afresh(**fields: Any) -> Submitted:
         """As an API that has just looked at the types."""
         known = replace(parts, catalogue=Catalogue(parts.views, ApiConfig()))
-        return await submit(known, Submission(type="invoice", payload=GOOD | {"note": "x"}, **fields))
+        return await submit(known, Submission(type="invoice", payload=GOOD | {"note": "x"}, **fields), subject="a")
 
     first = await working(store, V2)
     keyed = await submit_afresh(idempotency_key="k")

@@ -120,6 +120,9 @@ async def test_a_revoked_key_is_not_found_and_stays_in_the_list(accounts: Accoun
     assert revoked.revoked_at is not None
     assert await accounts.key(b"d" * 32) is None
     assert await accounts.revoke_key(key.id) == revoked
+    assert await accounts.key_by_id(key.id) == revoked
+    with pytest.raises(KeyNotFound):
+        await accounts.key_by_id(uuid4())
     assert await accounts.keys() == [revoked]
     with pytest.raises(KeyNotFound):
         await accounts.revoke_key(uuid4())
@@ -240,6 +243,26 @@ async def test_the_audit_is_read_newest_first_in_pages(accounts: Accounts) -> No
     assert await accounts.audit(before=rest[-1].id) == []
     for odd in (0, -(2**70), 2**70):
         await accounts.audit(before=odd)
+
+
+async def test_entries_past_their_retention_are_removed_oldest_first_in_pages(
+    accounts: Accounts, store: Store, sql: Sql
+) -> None:
+    for n in range(7):
+        await accounts.note("ann", "cancel", f"job {n}")
+    await sql.execute("update windlass.audit set at = at - interval '401 days' where target < 'job 5'")
+    await sql.execute("update windlass.audit set at = at - interval '399 days' where target = 'job 5'")
+    assert [await store.upkeep.expire_audit(limit=3) for _ in range(3)] == [3, 2, 0]
+    assert [entry.target for entry in await accounts.audit()] == ["job 6", "job 5"]
+
+
+async def test_the_last_month_of_the_audit_stays_whoever_asks(accounts: Accounts, sql: Sql) -> None:
+    await accounts.note("ann", "cancel", "recent")
+    await accounts.note("ann", "cancel", "old")
+    await sql.execute("update windlass.audit set at = at - interval '29 days'")
+    assert await sql.fetchval("select windlass.expire_audit_v1(0, 100)") == 0
+    await sql.execute("update windlass.audit set at = at - interval '2 days' where target = 'recent'")
+    assert await sql.fetchval("select windlass.expire_audit_v1(-1, 100)") == 1
 
 
 async def test_an_entry_needs_no_more_than_who_and_what(accounts: Accounts) -> None:

@@ -47,6 +47,7 @@ async def test_a_discarded_job_is_cancelled_and_keeps_its_failure_among_its_atte
     assert (job.status, job.error, job.expires_at) == (Status.CANCELLED, Error("Discarded", "sent by hand"), None)
     (attempt,) = await store.views.attempts(job_id)
     assert (attempt.status, attempt.error, attempt.attempt) == ("failed", Error("ValueError", "no 1"), 1)
+    assert job.started_at == attempt.started_at
     assert (await store.views.dead_letter_groups()).groups == []
     assert await store.views.counts() == {("default", "echo", Status.CANCELLED): 1}
     assert (await store.views.check()).clean

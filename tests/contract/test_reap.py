@@ -15,16 +15,19 @@ from windlass.store.store import Store
 Sql = asyncpg.Connection
 
 
-async def reap_all(store: Store, *, expired: bool = True) -> int:
+async def reap_all(store: Store) -> int:
     moved = 0
-    while page := await reap(store.upkeep, store.claims(), lambda: 0.5, expired=expired):
+    while page := await reap(store.upkeep, store.claims(), lambda: 0.5):
         moved += page
     return moved
 
 
 async def lapse(sql: Sql, worker_id: UUID) -> None:
-    """Let time pass for one lease."""
-    await sql.execute("update windlass.worker set lease_until = now() - interval '1 s' where id = $1", worker_id)
+    """Let a minute pass for one lease, which was of that length."""
+    await sql.execute(
+        "update windlass.worker set renewed_at = now() - interval '61 s', lease_until = now() - interval '1 s' where id = $1",
+        worker_id,
+    )
 
 
 async def holding(rig: Rig, count: int = 1) -> tuple[WorkerRig, list[Lease]]:
@@ -81,6 +84,18 @@ async def test_exactly_the_expired_are_buried(rig: Rig, store: Store, sql: Sql) 
     assert {worker.id: worker.alive for worker in await store.views.workers()} == {living.id: True, lapsed.id: False}
 
 
+async def test_a_worker_is_overdue_when_its_lease_ended_that_long_ago_and_nobody_has_buried_it(
+    rig: Rig, store: Store, sql: Sql
+) -> None:
+    worker = await rig.worker()
+    assert not await store.upkeep.overdue(after_s=0)
+    await lapse(sql, worker.id)  # by a second
+    assert await store.upkeep.overdue(after_s=0.5)
+    assert not await store.upkeep.overdue(after_s=60)
+    await store.upkeep.bury_expired()
+    assert not await store.upkeep.overdue(after_s=0.5)
+
+
 async def test_an_expired_worker_whose_row_is_held_keeps_no_other_from_being_buried(
     rig: Rig, store: Store, sql: Sql
 ) -> None:
@@ -130,22 +145,94 @@ async def test_the_jobs_of_a_dead_worker_go_back_at_once_and_only_a_lost_machine
         assert (job.status, job.attempt, job.failures) == (Status.READY, 1, int(how == "expired"))
         (attempt,) = await store.views.attempts(lease.job_id)
         assert (attempt.status, attempt.worker_id, attempt.token) == ("lost", worker.id, lease.token)
-        assert attempt.error == Error("Lost", "its worker died or lost its lease before the attempt ended")
+        assert attempt.error == Error("Lost", "its process died or its lease was lost before the attempt ended")
     assert {await rig.status(lease.job_id) for lease in kept} == {Status.RUNNING}
     ranks = {row["job_id"]: row["rank"] for row in await sql.fetch("select job_id, rank from windlass.ready")}
     assert ranks == {lease.job_id: lease.rank for lease in leases}
 
 
-async def test_a_new_leader_leaves_lapsed_leases_alone_but_reaps_the_buried(rig: Rig, store: Store, sql: Sql) -> None:
+# What the database knows of its server. ---------------------------------------------------------------------------------
+
+SERVED = {
+    "restarted": "started_at = started_at - interval '1 min', clock_since = now() - interval '1 h'",
+    "promoted": "started_at = started_at + interval '1 min', clock_since = now() - interval '1 h'",
+    "jumped": "reached_at = now() - interval '90 s', clock_since = now() - interval '1 h'",
+}
+
+
+@pytest.mark.parametrize("how", SERVED)
+async def test_a_lease_of_another_server_or_clock_gets_its_whole_length_again(
+    rig: Rig, store: Store, sql: Sql, how: str
+) -> None:
     lapsed, (spared,) = await holding(rig)
     buried, (reaped,) = await holding(rig)
     await lapse(sql, lapsed.id)
     await store.upkeep.bury([buried.id], "crashed")
-    assert await reap_all(store, expired=False) == 1
+    await sql.execute(f"update windlass.server set {SERVED[how]}")
+    await store.upkeep.take_term(uuid4(), ttl_s=3, since_last_s=1)
+    assert await reap_all(store) == 1, "workers that were declared dead need no evidence"
     assert await rig.status(reaped.job_id) is Status.READY
     assert await rig.status(spared.job_id) is Status.RUNNING
-    assert await store.upkeep.renew([lapsed.id], lease_ttl_s=60) == {lapsed.id: False}
+    await sql.execute("update windlass.server set clock_since = now() - interval '61 s'")  # its lease was of 60 s
+    assert await reap_all(store) == 1
+    assert await sql.fetchval("select suspect from windlass.ready where job_id = $1", spared.job_id) is False
+
+
+async def test_a_lease_that_this_server_granted_is_over_when_it_says_so_however_young_the_leader(
+    rig: Rig, store: Store, sql: Sql
+) -> None:
+    worker, _ = await holding(rig)
+    await lapse(sql, worker.id)
+    await sql.execute("update windlass.server set clock_since = (select renewed_at from windlass.worker)")
+    await store.upkeep.take_term(uuid4(), ttl_s=3)
+    assert await reap_all(store) == 1
+
+
+async def test_nobody_is_buried_on_a_server_that_no_leader_has_asked_yet(rig: Rig, store: Store, sql: Sql) -> None:
+    """A leader's chore may reach the promoted standby before its term does."""
+    worker, _ = await holding(rig)
+    await lapse(sql, worker.id)
+    await sql.execute("update windlass.server set started_at = started_at - interval '1 min'")
     assert await reap_all(store) == 0
+    assert await store.upkeep.renew([worker.id], lease_ttl_s=60) == {worker.id: False}
+
+
+async def test_a_contender_that_does_not_lead_says_nothing_of_the_server(store: Store, sql: Sql) -> None:
+    await store.upkeep.take_term(uuid4(), ttl_s=60)
+    before = await sql.fetchrow("select * from windlass.server")
+    assert await store.upkeep.take_term(uuid4(), ttl_s=60) is None
+    assert await sql.fetchrow("select * from windlass.server") == before
+
+
+async def test_the_server_counts_as_reached_through_a_change_of_leaders_but_not_through_a_longer_gap(
+    store: Store, sql: Sql
+) -> None:
+    first, second = uuid4(), uuid4()
+    since = "select reached_since from windlass.server"
+    clock = await sql.fetchval("select clock_since from windlass.server")
+    await store.upkeep.take_term(first, ttl_s=3)
+    began = await sql.fetchval(since)
+    await sql.execute("update windlass.leader set expires_at = now()")
+    await sql.execute("update windlass.server set reached_at = now() - interval '4 s'")
+    assert await store.upkeep.take_term(second, ttl_s=3) == 2
+    assert await sql.fetchval(since) == began
+    await sql.execute("update windlass.server set reached_at = now() - interval '7 s'")
+    assert await store.upkeep.take_term(second, ttl_s=3, since_last_s=7) == 2
+    assert await sql.fetchval(since) != began
+    assert await sql.fetchval("select clock_since from windlass.server") == clock, "its clock has not jumped"
+
+
+async def test_a_lease_lost_while_the_database_was_out_of_reach_is_no_crash(rig: Rig, store: Store, sql: Sql) -> None:
+    worker, (lease,) = await holding(rig)
+    other = await rig.worker()
+    await lapse(sql, worker.id)
+    await sql.execute("update windlass.server set reached_at = now() - interval '20 s'")
+    await store.upkeep.take_term(uuid4(), ttl_s=3)
+    await store.upkeep.renew([other.id], lease_ttl_s=60)
+    assert await reap_all(store) == 1
+    job = await store.views.job(lease.job_id)
+    assert (job.status, job.failures) == (Status.READY, 0)
+    assert await sql.fetchval("select suspect from windlass.ready where job_id = $1", lease.job_id) is False
 
 
 @pytest.mark.parametrize("renewed", [True, False])

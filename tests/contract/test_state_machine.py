@@ -109,14 +109,13 @@ class Machine(RuleBasedStateMachine):
             self.both(upkeep.bury(ids, cast("Cause", how)), lambda: self.reference.bury(ids, how))
 
     @precondition(lambda self: self.reference.has_lost())
-    @rule(expired=st.sampled_from([True, True, False]), jitter=st.sampled_from([0.0, 0.5]))
-    def reap(self, expired: bool, jitter: float) -> None:
+    @rule(jitter=st.sampled_from([0.0, 0.5]))
+    def reap(self, jitter: float) -> None:
         def ours() -> int:
-            if expired:
-                self.reference.bury_expired()
+            self.reference.bury_expired()
             return self.reference.reap(jitter)
 
-        self.both(chores.reap(self.store.upkeep, self.store.claims(), lambda: jitter, expired=expired), ours)
+        self.both(chores.reap(self.store.upkeep, self.store.claims(), lambda: jitter), ours)
 
     # Intake. --------------------------------------------------------------------------------------------------------
 
@@ -188,7 +187,7 @@ class Machine(RuleBasedStateMachine):
         self.both_agree()
         self.advance(61, "heartbeat" if heartbeat else "")
         self.both_agree()
-        self.reap(expired=True, jitter=0.5)
+        self.reap(jitter=0.5)
         return leases
 
     @rule(target=leases, worker=workers, body=bodies)

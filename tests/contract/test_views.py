@@ -201,6 +201,19 @@ async def test_a_job_between_tries_shows_its_last_error_and_its_next_try(rig: Ri
     assert (finished.error, finished.next_try_at, finished.updated_at) == (None, None, finished.finished_at)
 
 
+async def test_a_job_that_is_cancelled_between_tries_shows_when_it_was_started_last(rig: Rig, store: Store) -> None:
+    (job_id,) = await rig.enqueue()
+    worker = await rig.worker()
+    (lease,) = await worker.claim()
+    await worker.settle(lease, Failed(Error("ValueError", "no"), delay_s=3600))
+    (attempt,) = await store.views.attempts(job_id)
+    await store.intake.cancel(job_id, "enough")
+    job = await store.views.job(job_id)
+    assert (job.attempt, job.started_at, job.error) == (1, attempt.started_at, Error("Cancelled", "enough"))
+    assert (job.queue_s, job.execution_s, job.next_try_at, job.updated_at) == (None, None, None, job.finished_at)
+    assert await store.views.attempts(job_id) == [attempt]
+
+
 async def test_a_held_job_has_no_next_try(rig: Rig, store: Store) -> None:
     (job_id,) = await rig.enqueue()
     worker = await rig.worker()

@@ -180,17 +180,39 @@ def test_people_and_programs_get_their_own_ways_in_and_lose_them(windlass: Clust
     assert windlass.refused("submit", "default", WINDLASS_API_KEY=key).returncode == 7
     (made,) = [each for each in windlass.json("key", "list")["keys"] if each["name"] == "tests"]
     assert key not in json.dumps(made)
+    assert (
+        "has the quota: waiting 9, timeout 600s\n"
+        in windlass("key", "quota", made["id"], "--waiting", "9", "--timeout", "10m").stdout
+    )
+    assert "the namespace shop\n" in windlass("key", "namespace", made["id"], "shop").stdout
+    assert "waiting 9, timeout 600s" in windlass("key", "list").stdout
     assert windlass("key", "revoke", made["id"], "--yes").returncode == 0
     assert windlass.refused("queues", "list", WINDLASS_API_KEY=key).returncode == 7
 
     assert windlass.json("user", "create", "ann", "--scope", "read", given="correct horse\n")["scopes"] == ["read"]
     assert windlass("user", "password", "ann", given="another horse\n").returncode == 0
     assert windlass("user", "scopes", "ann", "read,operate").stdout == "ann may read, operate\n"
+    assert windlass("user", "quota", "ann", "--rate", "0.5").stdout == "ann has the quota: rate 0.5\n"
+    assert windlass("user", "quota", "ann").stdout == "ann has the quota: none\n"
+    assert windlass("user", "namespace", "ann", "default").returncode == 0
+    assert windlass("user", "namespace", "ann").stdout == "ann uses keys and ids of its own\n"
+    assert windlass.refused("user", "quota", "ann", "--rate", "-1").returncode == 2
     assert windlass("user", "remove", "ann", "--yes").stdout == "ann is removed\n"
     assert windlass.refused("user", "remove", "ann", "--yes").returncode == 4
     actions = {each["action"] for each in windlass.json("audit")["entries"]}
     assert {"key.add", "key.revoke", "user.add", "user.remove"} <= actions
     assert "user.add" in windlass("audit").stdout
+
+
+def test_a_quota_is_told_where_it_stops_and_where_it_counts(windlass: Cluster) -> None:
+    made = windlass.json("key", "create", "small", "--scope", "submit", "--waiting", "1", "--thread-demand", "2")
+    job = windlass.json("submit", "default", "--delay", "1h", WINDLASS_API_KEY=made["key"])
+    wide = windlass.refused("submit", "default", "--threads", "3", WINDLASS_API_KEY=made["key"])
+    assert (wide.returncode, "beyond the quota thread_demand of 2" in wide.stderr) == (2, True)
+    explained = windlass("jobs", "explain", job["id"]).stdout
+    assert f"counts against the quota of key:{made['id']}: waiting 1 of 1, thread_demand 2" in explained
+    assert windlass("jobs", "cancel", job["id"], "--yes").returncode == 0
+    assert windlass("key", "revoke", made["id"], "--yes").returncode == 0
 
 
 def test_load_is_submitted_in_waves_and_summed_up(windlass: Cluster) -> None:
@@ -246,6 +268,7 @@ def test_colours_are_for_terminals_that_want_them(windlass: Cluster) -> None:
         (["jobs", "list", "--since", "yesterday"], 2, "--since"),
         (["jobs", "lst"], 2, "lst"),
         (["jobs", "list", "--colour"], 2, "--colour"),
+        (["jobs", "list", "--status", "pendin"], 2, "'--status': 'pendin' is not one of 'pending'"),
         (["submit", "no_such_type"], 2, "no_such_type"),
         (["submit", "default", "{oops"], 2, "payload"),
         (["submit", "default", "@/no/such/file"], 2, "/no/such/file"),

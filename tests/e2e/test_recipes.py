@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from uuid import uuid4
 
 import httpx2
 import pytest
@@ -24,8 +25,6 @@ async def test_the_shop_stores_an_order_and_its_job_together(
     monkeypatch.setenv("WINDLASS_DATABASE_URL", url)
     monkeypatch.syspath_prepend(tmp_path)
     shop = importlib.import_module("shop")
-    async with shop.engine.begin() as connection:
-        await connection.run_sync(shop.Base.metadata.create_all)
     with (tmp_path / "log").open("wb") as log:
         worker = subprocess.Popen(  # noqa: ASYNC220
             [WINDLASS, "worker", "--app", "shop:jobs"],
@@ -41,6 +40,7 @@ async def test_the_shop_stores_an_order_and_its_job_together(
                 return bool(found == {"status": "completed", "result": "confirmed to ann@example.com"})
 
             await aeventually(done, timeout_s=60)
+            assert (await client.get(f"/jobs/{uuid4()}")).status_code == 404
     finally:
         worker.send_signal(signal.SIGTERM)
         await asyncio.to_thread(worker.wait, 60)

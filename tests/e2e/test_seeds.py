@@ -273,6 +273,7 @@ def valkey(made: Up) -> list[psutil.Process]:
 
 def test_a_valkey_that_dies_is_started_again_and_nothing_is_lost_meanwhile(running: Up) -> None:
     (before,) = valkey(running)
+    assert running.report["redis"] in {f"127.0.0.1:{each.laddr.port}" for each in before.net_connections()}
     eventually(lambda: "redis: ok" in httpx2.get(f"{running.url}/readyz?verbose").text)
     before.kill()
     assert plain(running, add(running, type="add_numbers", payload={"a": 1, "b": 1}), "completed")["result"] == 2

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import secrets
 import signal
 import subprocess
 from pathlib import Path
@@ -18,10 +19,14 @@ from tests.eventually import eventually
 
 @pytest.fixture
 def worker_url(url: str, administer: Administer) -> str:
-    """The database as a role with the rights of `windlass migrate grants --for worker`."""
+    return url_for("worker", url, administer)
+
+
+def url_for(kind: str, url: str, administer: Administer) -> str:
+    """The database as a role with the rights of `windlass migrate grants --for KIND`."""
     role = f"role_{uuid4().hex[:12]}"
     administer(f"create role {role} login")
-    printed = command("migrate", "grants", "--role", role, "--for", "worker", WINDLASS_DATABASE_URL=url)
+    printed = command("migrate", "grants", "--role", role, "--for", kind, WINDLASS_DATABASE_URL=url)
     assert (printed.returncode, printed.stderr) == (0, "")
 
     async def run() -> None:
@@ -49,6 +54,21 @@ def test_a_worker_that_could_not_make_partitions_is_refused_at_its_start(worker_
     assert said.startswith("windlass: the role role_")
     assert 'grant "windlass" to "role_' in said
     assert "WINDLASS_LEAD=off" in said
+
+
+@pytest.mark.parametrize(("kind", "words"), [("worker", ["--app", "examples.hello:app"]), ("api", ["--port", "0"])])
+def test_a_process_whose_role_is_for_something_else_is_refused_at_its_start(
+    url: str, administer: Administer, kind: str, words: list[str]
+) -> None:
+    enqueuer = url_for("enqueuer", url, administer)
+    secret = secrets.token_hex(32)
+    done = command(kind, *words, WINDLASS_DATABASE_URL=enqueuer, WINDLASS_LEAD="off", WINDLASS_AUTH_SECRET=secret)
+    assert done.returncode == 3
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert f"`windlass migrate grants --role role_{enqueuer.partition('role_')[2][:12]} --for {kind}`" in done.stderr
+    told = command("migrate", "check", WINDLASS_DATABASE_URL=enqueuer).stdout
+    assert "has the rights of: enqueuer\n" in told
+    assert "cannot make partitions" not in told  # that is no concern of whoever runs no workers
 
 
 def test_a_worker_without_rights_on_the_schema_leads_without_partitions(

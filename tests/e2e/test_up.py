@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import httpx2
+import psutil
 import pytest
 
 from tests.api.served import free_port
@@ -130,8 +131,12 @@ def test_the_line_it_prints_works_when_pasted(running: Up) -> None:
     assert '"status":"ready"' in done.stdout, done.stderr
 
 
-def test_the_link_it_prints_logs_a_browser_in_once(running: Up) -> None:
-    code = running.report["login"].partition("code=")[2]
+def test_the_command_it_names_prints_a_link_that_logs_a_browser_in_once(running: Up) -> None:
+    assert running.report["login"] is None, "it is no terminal that it prints to"
+    made = subprocess.run(
+        ["bash", "-c", running.report["log_in"]], env=CLEAN, cwd="/", capture_output=True, text=True, check=True
+    )
+    code = made.stdout.strip().partition("code=")[2]
     came = {"Origin": running.url, "Sec-Fetch-Site": "same-origin"}
     with httpx2.Client(base_url=running.url, headers=came) as browser:
         assert browser.get("/login", params={"code": code}).status_code == 200, "looking does not spend it"
@@ -139,6 +144,23 @@ def test_the_link_it_prints_logs_a_browser_in_once(running: Up) -> None:
         assert browser.get("/v1/auth/me").json()["scopes"] == ["admin"]
     with httpx2.Client(base_url=running.url, headers=came) as other:
         assert other.post("/login", data={"code": code}).status_code in {400, 401}
+
+
+def test_it_encrypts_the_headers_of_webhooks_with_a_key_of_its_folder(running: Up) -> None:
+    key = running.folder / "payload-key"
+    assert (key.stat().st_uid, stat.S_IMODE(key.stat().st_mode)) == (os.geteuid(), 0o600)
+    headers = {"X-Shop": "s3cr3t-v4lue"}
+    job_id = running.submit("webhook", url="http://127.0.0.1:1/", headers=headers)
+    assert running.job(job_id)["payload"]["headers"] == {"X-Shop": "***"}
+    failed = running.until(job_id, "failed")
+    assert "EgressRefused" in failed["error"]["type"], "its worker could read the headers"
+
+    async def stored() -> str:
+        async with open_store(StoreConfig(database_url=running.report["database"])) as store:
+            job = await store.views.job(UUID(job_id))
+            return "" if job is None else job.payload or ""
+
+    assert '"X-Shop":"sealed:v1:' in asyncio.run(stored()).replace(" ", "")
 
 
 def test_commands_find_the_address_and_the_secret_in_its_folder(running: Up) -> None:
@@ -325,6 +347,25 @@ def test_nothing_is_left_however_it_ends(data_dir: Path, how: signal.Signals) ->
         made.signal(how)
         assert made.ended() == (-how if how is signal.SIGKILL else 0)
         eventually(lambda: gone(everyone), 20)
+
+
+def test_jobs_of_an_up_that_was_killed_with_its_database_start_again_with_the_next_one(data_dir: Path) -> None:
+    """Without waiting for the lease to end: here it has ten minutes."""
+    with up(folder=data_dir, WINDLASS_LEASE_TTL_S="600") as made:
+        job = made.submit("default", duration_s=600)
+        made.until(job, "running")
+        everyone = made.everyone()
+        for one in everyone:
+            one.suspend()  # or the guards, or who stops the database in order, would be quicker
+        for one in everyone:
+            one.kill()
+        made.process.wait(10)
+        # PostgreSQL does not start while the pid of the former one is in use, though it may be a zombie's.
+        eventually(lambda: not any(psutil.pid_exists(one.pid) for one in everyone), 30)
+    with up(folder=data_dir, WINDLASS_LEASE_TTL_S="600") as again:
+        assert "the last `windlass up` was killed: the jobs of its 1 worker start again" in again.said
+        found = again.until(job, "running")
+        assert (found["attempts"], found["failures"]) == (2, 0)
 
 
 def test_a_terminal_that_sends_ctrl_c_to_its_group_reaches_only_up_itself(running: Up) -> None:

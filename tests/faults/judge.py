@@ -25,15 +25,16 @@ import asyncpg
 
 # A claim is not durable at once: this long before PostgreSQL is killed it may be forgotten, and its job claimed again.
 _FORGET_S: Final = 2.0
-_KILLS: Final = ("worker", "supervisor", "guard")
+_KILLS: Final = ("worker", "supervisor", "guard", "node")
 _SAMPLE: Final = 5
+_PROMOTE_S: Final = 0.5
 
 
 # The witnesses. ---------------------------------------------------------------------------------------------------------
 
 
 class Fault(NamedTuple):
-    """`what`: worker, supervisor, guard (killed, with all that dies of it), database, database back, drain."""
+    """`what`: worker, supervisor, guard, node (killed, with all that dies of it), database, database back, drain."""
 
     what: str
     at_s: float
@@ -175,7 +176,8 @@ class Verdict:
         return "\n".join(f"{name:<{width}}  {figure}" for name, figure in lines)
 
 
-def judge(evidence: Evidence) -> Verdict:
+def judge(evidence: Evidence, *, node_within_s: float | None = None) -> Verdict:
+    """`node_within_s`: how soon after the end of a whole node its jobs must have started again."""
     verdict = Verdict()
     starts: dict[str, list[Start]] = defaultdict(list)
     for start in evidence.starts:
@@ -186,7 +188,7 @@ def judge(evidence: Evidence) -> Verdict:
     _judge_extra(evidence, reasons, verdict)
     _judge_losses(evidence, verdict)
     _judge_overlaps(evidence, starts, reasons, verdict)
-    _measure(evidence, starts, verdict)
+    _measure(evidence, starts, verdict, node_within_s)
     return verdict
 
 
@@ -283,7 +285,9 @@ def _judge_overlaps(
                 verdict.findings["ran twice at once"].append(f"{job} for {over_s - later.at_s:.3f} s")
 
 
-def _measure(evidence: Evidence, starts: Mapping[str, list[Start]], verdict: Verdict) -> None:
+def _measure(
+    evidence: Evidence, starts: Mapping[str, list[Start]], verdict: Verdict, node_within_s: float | None
+) -> None:
     """How long after a kill the jobs of the dead were started again."""
     kills = {pid: fault for fault in evidence.faults if fault.what in _KILLS for pid in fault.pids}
     outages = list(_outages(evidence.faults))
@@ -293,7 +297,9 @@ def _measure(evidence: Evidence, starts: Mapping[str, list[Start]], verdict: Ver
         if what in (*_KILLS, "database")
     }
     restarts: dict[Lease, tuple[float, str]] = {}
-    for one in evidence.attempts:
+    backed_off_s: dict[Lease, float] = {}
+    losses: Counter[str] = Counter()
+    for one in sorted(evidence.attempts, key=lambda one: one.attempt):
         kill = kills.get(evidence.worker_pids.get(one.worker or "", 0))
         if one.status != "lost" or kill is None:
             continue
@@ -304,8 +310,17 @@ def _measure(evidence: Evidence, starts: Mapping[str, list[Start]], verdict: Ver
         kind = f"{kill.what}, database away" if away else kill.what
         # Whoever took it over may be killed in turn: it is the last kill that it recovers from.
         restarts[again.lease] = min(restarts.get(again.lease, (math.inf, "")), (again.at_s - kill.at_s, kind))
-    for taken_s, kind in restarts.values():
+        losses[one.job] += 1
+        backed_off_s[again.lease] = _backed_off_s(losses[one.job])
+    for lease, (taken_s, kind) in restarts.items():
         verdict.recoveries_s[kind].append(taken_s)
+        if node_within_s is not None and kind == "node" and taken_s > node_within_s + backed_off_s[lease]:
+            verdict.findings["started again too late"].append(f"{lease[0]} after {taken_s:.1f} s")
+
+
+def _backed_off_s(losses: int) -> float:
+    """How long a job that was lost so many times is held back at most: from the second time on, as a suspect."""
+    return 0.0 if losses < 2 else 1.2 * 2 ** (losses - 2) + _PROMOTE_S
 
 
 def _outages(every: Sequence[Fault]) -> Iterator[tuple[float, float]]:

@@ -1,9 +1,12 @@
 """The storm: whole nodes under load while their processes and their database are killed at random; then the judge.
 
     python -m tests.faults.storm --jobs 100000 --seconds 60 --nodes 2 --processes 3 --threads 8 --seed 1
+    python -m tests.faults.storm --jobs 20000 --seconds 120 --nodes 2 --processes 2 --life 8
 
 Every second a worker process is killed, now and then also a guard or a supervisor (whose node is started again), and
-PostgreSQL twice, all by SIGKILL. Nothing here is told to the nodes, and nothing is asked of them but their work.
+PostgreSQL twice, all by SIGKILL. With `--life` whole nodes are killed instead, supervisor, guard and workers together, so that
+none lives longer than that: then every job of a dead worker must start again within the lease and two seconds.
+Nothing here is told to the nodes, and nothing is asked of them but their work.
 """
 
 import argparse
@@ -26,6 +29,7 @@ import psutil
 from tests.eventually import aeventually, eventually
 from tests.faults.judge import Verdict, gather, judge
 from tests.faults.node import Node
+from tests.pressure import waited_for_processors_s
 from windlass.bus.postgres import PostgresWaker
 from windlass.bus.waking import Waking
 from windlass.clock import steady_s
@@ -45,6 +49,7 @@ _GUARD_AT, _SUPERVISOR_AT, _ROUND = 3, 8, 10  # of so many kills, at which a gua
 _LOOK_S: Final = 0.2
 _NO_DATABASE: Final = 6
 _ATTEMPTS: Final = 100
+_LATE_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,8 @@ class Plan:
     submitters: int = 4  # the first of them submits one by one: such jobs are handed to workers at rest
     batch: int = _BATCH  # the others
     quiet_s: float = 600.0  # how long it may take until all jobs are done, after the last kill
+    life: float = 0.0  # seconds that a node lives, where whole nodes are killed and nothing else
+    lease: float = 15.0
 
 
 # What is shared with other tests of whole nodes. ------------------------------------------------------------------------
@@ -142,6 +149,9 @@ class Storm:
         self._chance = random.Random(plan.seed)
         self._faults = Witness(folder / "faults")
         self._nodes: list[Node] = []
+        self._waited: list[
+            tuple[float, float]
+        ] = []  # when, and how long processes have waited for a processor until then
         self._orphans: list[psutil.Process] = []  # guards of killed supervisors: they end when they are done
 
     async def rage(self, load: Load) -> None:
@@ -155,8 +165,12 @@ class Storm:
             for n in range(plan.submitters):
                 count = plan.jobs // plan.submitters + (n < plan.jobs % plan.submitters)
                 group.create_task(load.submit(self._job, count, plan.seconds, batch=plan.batch if n else 1))
-            group.create_task(self._kill_processes(began_s))
-            group.create_task(self._kill_database(began_s))
+            group.create_task(self._watch_pressure(began_s + plan.seconds))
+            if plan.life:
+                group.create_task(self._kill_nodes(began_s))
+            else:
+                group.create_task(self._kill_processes(began_s))
+                group.create_task(self._kill_database(began_s))
 
     async def settle(self) -> None:
         """Wait for the last job, then let the nodes go in order."""
@@ -174,7 +188,10 @@ class Storm:
 
     def _node(self) -> Node:
         plan = self._plan
-        return Node(self._url, self._folder / "effects", processes=plan.processes, threads=plan.threads)
+        return Node(
+            self._url, self._folder / "effects", processes=plan.processes, threads=plan.threads,
+            lease_ttl_s=plan.lease, heartbeat_s=plan.lease / 3,
+        )  # fmt: skip
 
     def _job(self, job_id: UUID) -> NewJob:
         chance = self._chance
@@ -217,6 +234,35 @@ class Storm:
         doomed.process.wait(10)
         self._nodes[n] = self._node()
 
+    async def _watch_pressure(self, until_s: float) -> None:
+        while steady_s() < until_s:
+            self._waited.append((steady_s(), waited_for_processors_s()))
+            await until(steady_s() + _LOOK_S)
+
+    def busiest_s(self, window_s: float) -> float:
+        """How long processes had to wait for a processor during the busiest time of that length."""
+        return max(
+            later - earlier
+            for began_s, earlier in self._waited
+            for ended_s, later in self._waited
+            if began_s <= ended_s <= began_s + window_s
+        )
+
+    async def _kill_nodes(self, began_s: float) -> None:
+        """The oldest first, so that each lives about as long; each after its successor has come up, however slowly."""
+        pause_s = self._plan.life / self._plan.nodes
+        for n in range(1, int(self._plan.seconds / pause_s)):
+            await until(began_s + n * pause_s)
+            self._nodes.append(self._node())
+            await asyncio.to_thread(self._nodes[-1].ready, self._plan.processes)
+            await asyncio.to_thread(self._kill_node)
+
+    def _kill_node(self) -> None:
+        doomed = self._nodes.pop(0)
+        frozen = doomed.freeze()  # so that no guard gives anything back
+        self._faults.fault("node", [one.pid for one in frozen])
+        doomed.destroy()
+
     def _kill(self, what: str, victim: psutil.Process) -> None:
         with suppress(psutil.NoSuchProcess):
             pids = [victim.pid, *(child.pid for child in victim.children(recursive=True))]
@@ -248,7 +294,9 @@ async def weather(plan: Plan, folder: Path) -> Verdict:
             await storm.settle()
         finally:
             await asyncio.to_thread(storm.end)
-        verdict = judge(await gather(folder, server.url))
+        evidence = await gather(folder, server.url)
+        within_s = plan.lease + _LATE_S
+        verdict = judge(evidence, node_within_s=within_s + storm.busiest_s(within_s) if plan.life else None)
         took = f"{raged_s - began_s:.1f} s of faults, quiet {steady_s() - raged_s:.1f} s later"
         verdict.figures = {"plan": plan, "took": took, "submissions repeated": load.repeated} | verdict.figures
         return verdict
@@ -270,7 +318,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("jobs", "nodes", "processes", "threads", "seed", "submitters", "batch"):
         parser.add_argument(f"--{name}", type=int, default=getattr(Plan(), name))
-    for name in ("seconds", "long"):
+    for name in ("seconds", "long", "life", "lease"):
         parser.add_argument(f"--{name}", type=float, default=getattr(Plan(), name))
     plan = Plan(**vars(parser.parse_args()))
     folder = Path(tempfile.mkdtemp(prefix="storm-"))

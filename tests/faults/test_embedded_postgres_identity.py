@@ -1,12 +1,16 @@
 """The embedded PostgreSQL runs without root's powers, whoever starts it, and is not led astray."""
 
+import contextlib
 import os
 import pwd
 import re
 import shutil
 import signal
+import socket
 import stat
+import struct
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
@@ -16,7 +20,7 @@ from tests.faults.embedded_client import as_root, ask, gone, kept, write
 from tests.faults.embedded_support import Owner
 from windlass.embedded import binaries
 from windlass.embedded.postgres import EmbeddedPostgres
-from windlass.embedded.privilege import NAMESPACE, unprivileged
+from windlass.embedded.privilege import NAMESPACE, Identity, unprivileged
 from windlass.errors import Misconfigured
 
 SYSTEM_PYTHON = Path("/usr/bin/python3")
@@ -51,6 +55,58 @@ def test_where_namespaces_are_forbidden_root_becomes_nobody(open_dir: Path) -> N
     with EmbeddedPostgres(data_dir) as pg:  # namespaces allowed again: it stays with its owner
         assert Path(f"/proc/{pg.pid}").stat().st_uid == nobody
         assert kept(pg.url) == 11
+
+
+@as_root
+def test_other_programs_of_nobody_are_not_let_in(template: Path, open_dir: Path) -> None:
+    nobody = unprivileged()
+    data_dir = open_dir / "data"
+    data_dir.mkdir()
+    shutil.copytree(template / "pgdata", data_dir / "pgdata")  # made to trust whoever reaches its socket
+    assert "trust" in (data_dir / "pgdata" / "pg_hba.conf").read_text()
+    with EmbeddedPostgres(data_dir, identities=(nobody,)) as pg:
+        assert ask(pg.url, "SELECT 1") == 1
+        assert is_let_in(pg.url, os.geteuid())
+        assert not is_let_in(pg.url, nobody.uid)
+        password = (data_dir / "pgdata" / "password").stat()
+        assert (password.st_uid, stat.S_IMODE(password.st_mode)) == (0, 0o600)
+    with EmbeddedPostgres(data_dir, identities=(nobody,), listen="tcp") as pg:
+        assert ask(pg.url, "SELECT 1") == 1
+        with pytest.raises(asyncpg.InvalidPasswordError):
+            ask(re.sub(r":[^:@/]+@", ":wrong@", pg.url), "SELECT 1")
+
+
+@as_root
+def test_a_user_to_whom_the_folder_belongs_is_let_in_beside_root(template: Path, open_dir: Path) -> None:
+    owner = pwd.getpwnam("daemon")
+    os.chown(open_dir, owner.pw_uid, owner.pw_gid)
+    shutil.copytree(template / "pgdata", open_dir / "pgdata")
+    with EmbeddedPostgres(open_dir, identities=(Identity("other", owner.pw_uid, owner.pw_gid),)) as pg:
+        assert is_let_in(pg.url, owner.pw_uid)
+        assert is_let_in(pg.url, os.geteuid())
+        assert (open_dir / "pgdata" / "password").stat().st_uid == owner.pw_uid
+
+
+def is_let_in(url: str, uid: int) -> bool:
+    """Whether a program of this user that says it is the role `windlass` is taken for it, without a password."""
+    folder = parse_qs(urlsplit(url).query)["host"][0]
+    pid = os.fork()
+    if pid == 0:
+        code = 2
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            os.setgroups([])
+            os.setuid(uid)
+            client.settimeout(20)
+            client.connect(f"{folder}/.s.PGSQL.5432")
+            said = struct.pack(">I", 196_608) + b"user\0windlass\0database\0windlass\0\0"
+            client.sendall(struct.pack(">I", len(said) + 4) + said)
+            answer = client.recv(9)
+            code = 0 if answer[:1] == b"R" and answer[5:9] == bytes(4) else 1
+        os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    assert code < 2, "it did not reach the server"
+    return code == 0
 
 
 @as_root

@@ -19,6 +19,18 @@ async def test_in_a_storm_of_kills_nothing_is_lost_finished_twice_or_burned(
     assert all(verdict.figures[f"killed: {what}"] for what in ("worker", "guard", "supervisor", "database"))
 
 
+async def test_where_no_node_lives_ten_seconds_every_job_of_the_dead_starts_again_within_the_lease_and_two_seconds(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Supervisors, guards and workers are killed together: nobody gives jobs back but whoever leads next, however young."""
+    plan = Plan(jobs=1_000, seconds=15, processes=1, long=0.1, seed=3, quiet_s=60, life=6, lease=6)
+    verdict = await weather(plan, tmp_path_factory.mktemp("storm"))
+    print(f"\n{verdict.table()}")
+    assert verdict, verdict.table()
+    assert verdict.figures["killed: node"]
+    assert verdict.recoveries_s["node"]
+
+
 # The judge. -------------------------------------------------------------------------------------------------------------
 
 
@@ -50,6 +62,12 @@ def test_the_judge_finds_nothing_where_nothing_is_wrong(evidence: Evidence) -> N
     verdict = judge(evidence)
     assert verdict, verdict.table()
     assert verdict.recoveries_s == {"worker": [0.5]}
+
+
+def test_the_judge_sees_jobs_of_a_dead_node_that_start_again_too_late(evidence: Evidence) -> None:
+    evidence.faults = [Fault("node", 2.0, frozenset({11}))]
+    assert judge(evidence, node_within_s=0.6)
+    assert "started again too late" in judge(evidence, node_within_s=0.4).findings
 
 
 def test_the_judge_sees_a_lost_job(evidence: Evidence) -> None:

@@ -7,9 +7,11 @@ import pytest
 from tests.worker.placed import Placed, placed
 from windlass.config import StoreConfig
 from windlass.jobs import app
+from windlass.testing.in_process import in_this_process
 
 
 @pytest.fixture
 async def worker(config: StoreConfig) -> AsyncIterator[Placed]:
-    async with placed(config, app.types) as one:
+    types = {name: in_this_process(job) for name, job in app.types.items()}
+    async with placed(config, types) as one:
         yield one

@@ -29,6 +29,10 @@ def test_every_type_is_listed_with_its_fields_and_attempts() -> None:
         assert rows[name][3].startswith(f"{job.max_attempts},"), name
 
 
+def test_every_type_is_tried_three_times_with_the_usual_delays() -> None:
+    assert {(job.max_attempts, job.retry) for job in app.types.values()} == {(3, None)}  # None: as for all
+
+
 def test_every_setting_it_names_exists() -> None:
     known = {each.variable for each in settings()}
     assert set(re.findall(r"WINDLASS_\w+", TEXT)) <= known

@@ -54,7 +54,7 @@ class _OnePool:
     def __init__(self, connection: "Bare") -> None:
         self._connection = connection
 
-    def acquire(self) -> "_Acquired":
+    def acquire(self, *, timeout: float) -> "_Acquired":
         return _Acquired(self._connection)
 
     async def release(self, connection: Connection) -> None:

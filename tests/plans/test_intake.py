@@ -58,7 +58,7 @@ async def test_a_repeated_enqueue_reads_the_bodies_by_id(probe: Probe) -> None:
 
 
 async def test_key_holders_are_found_by_key(probe: Probe, sample: Sample) -> None:
-    seen = await probe.best(lambda store: store.postgres.fetch("key_holders", sorted(sample.keys)))
+    seen = await probe.best(lambda store: store.postgres.fetch("key_holders", sorted(sample.keys), []))
     assert seen.visited <= 200
     assert seen.buffers <= 4 * 200
 

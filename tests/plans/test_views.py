@@ -53,7 +53,7 @@ async def test_one_job_is_looked_up_by_key_in_one_partition(probe: Probe, sample
     print(f"one {where} job: {seen.buffers} buffers")
     assert len(plan.touched("job")) <= 1
     assert len(plan.touched("outcome")) <= 1
-    assert seen.visited <= 2
+    assert seen.visited <= 3  # a job between tries has a last attempt, too: a quarter of the scheduled ones
     assert seen.buffers < 50
 
 

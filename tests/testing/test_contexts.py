@@ -1,5 +1,6 @@
 """A context for calling handlers directly: the real one, with nothing behind it but memory."""
 
+import logging
 from uuid import UUID
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from tests.testing import shop
 from windlass import AsyncContext, Context, Retry
 from windlass.errors import Misconfigured
+from windlass.telemetry import JobLogHandler
 from windlass.testing import context_for, recorded
+from windlass.testing.logs import keeping_logs
 from windlass.worker.run import NeedsDecision
 
 
@@ -42,6 +45,18 @@ def test_a_def_handler_gets_a_context_of_its_kind() -> None:
     ctx.log.info("done", n=1)
     (line,) = recorded(ctx).log
     assert line.endswith("done n=1")
+
+
+def test_a_line_is_kept_once_also_where_the_process_keeps_logs_as_a_worker_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [JobLogHandler()])
+    monkeypatch.setattr(logging.getLogger("job"), "handlers", [])
+    ctx = context_for(shop.isolated)
+    with keeping_logs():
+        ctx.log.warning("done")
+    (line,) = recorded(ctx).log
+    assert line.endswith("done")
 
 
 def test_a_transaction_of_the_handlers_own_is_finished() -> None:

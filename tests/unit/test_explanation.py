@@ -127,6 +127,13 @@ def test_a_finished_job_has_one_reason_and_a_way_back(status: Status) -> None:
     assert str(JOB.id) in (reason.cure or "")
 
 
+def test_of_a_job_that_may_have_run_one_is_told_to_find_out_before_it_is_replayed() -> None:
+    (reason,) = explain(facts(Status.FAILED, job={"error": Error("MayHaveRun", "its process died")})).obstacles
+    assert reason.cure is not None
+    assert reason.cure.startswith("find out whether its work was done")
+    assert f"windlass dead-letters discard {JOB.id}" in reason.cure
+
+
 def test_whatever_waits_for_a_leader_says_so_when_there_is_none() -> None:
     for told in (
         facts(Status.SCHEDULED, age_s=60, led=False),

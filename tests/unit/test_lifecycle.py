@@ -45,10 +45,10 @@ errors = st.builds(Error, texts, texts, texts)
 outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Completed, st.none() | st.integers() | texts | st.floats() | st.binary()),
     st.builds(Failed, errors, delays, st.booleans()),
-    st.builds(TimedOut, st.floats(0, 1e9)),
+    st.builds(TimedOut, st.floats(0, 1e9), killed=st.booleans()),
     st.builds(Snoozed, st.floats()),
     st.builds(Cancelled, texts),
-    st.builds(Lost, st.booleans(), st.booleans()),
+    st.builds(Lost, st.booleans(), st.booleans(), isolated=st.booleans()),
     st.just(Released()),
     st.builds(Held, texts, st.none() | errors),
 )
@@ -84,6 +84,8 @@ def error_of(settlement: Settlement) -> dict[str, Any]:
         (Failed(BOOM), {"attempt": 99}, Status.SCHEDULED, Ended.FAILED, True, False, False),
         (TimedOut(3601.0), {}, Status.SCHEDULED, Ended.FAILED, True, False, False),
         (TimedOut(3601.0), {"failures": 2}, Status.FAILED, Ended.FAILED, True, False, False),
+        (TimedOut(3601.0, killed=True), {}, Status.SCHEDULED, Ended.FAILED, True, False, True),
+        (TimedOut(3601.0), {"suspect": True}, Status.SCHEDULED, Ended.FAILED, True, False, True),
         (Snoozed(5), {"failures": 2}, Status.SCHEDULED, None, False, False, False),
         (Cancelled("no"), {}, Status.CANCELLED, Ended.CANCELLED, False, False, False),
         (Released(), {"failures": 2}, Status.READY, None, False, False, False),
@@ -98,6 +100,7 @@ def error_of(settlement: Settlement) -> dict[str, Any]:
         (Lost(crashed=False), {"max_attempts": 1}, Status.READY, Ended.LOST, False, False, False),
         (Lost(crashed=True, spent=True), {"max_attempts": None}, Status.READY, Ended.LOST, True, False, True),
         (Lost(crashed=True, begun=False), {}, Status.READY, Ended.LOST, False, False, False),
+        (Lost(crashed=False, spent=True, isolated=True), {}, Status.READY, Ended.LOST, True, False, True),
         (Lost(crashed=True), {"suspect": True}, Status.SCHEDULED, Ended.LOST, True, True, True),
         (Lost(crashed=True), {"suspect": True, "crashes": 1}, Status.SCHEDULED, Ended.LOST, True, True, True),
         (Lost(crashed=True), {"suspect": True, "crashes": 2}, Status.FAILED, Ended.LOST, True, True, True),
@@ -176,8 +179,19 @@ def test_a_suspect_stays_one_until_it_has_finished(held: Lease, outcome: Outcome
     settlement = settle(held, outcome, jitter=jitter)
     if held.suspect and settlement.status not in FINISHED:
         assert settlement.suspect
-    if settlement.suspect:
-        assert held.suspect or (isinstance(outcome, Lost) and outcome.crashed and outcome.begun)
+    if settlement.suspect and not held.suspect:
+        crashed = isinstance(outcome, Lost) and outcome.crashed and outcome.begun
+        held_up = isinstance(outcome, Lost) and outcome.isolated
+        assert crashed or held_up or (isinstance(outcome, TimedOut) and outcome.killed)
+
+
+@given(leases, st.integers(0, 900), jitters)
+def test_a_job_that_forces_kills_waits_longer_each_time_whatever_its_own_policy(
+    held: Lease, failures: int, jitter: float
+) -> None:
+    mine = held._replace(failures=failures, max_attempts=1_000, retry='{"base_s":0,"factor":1,"cap_s":0,"jitter":0}')
+    settlement = settle(mine, TimedOut(1.0, killed=True), jitter=jitter)
+    assert settlement.delay_s == backoff(failures + 1, RetryPolicy(), jitter=jitter)
 
 
 @given(st.lists(st.builds(Lost, st.booleans(), st.booleans()), max_size=30))

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.masking import MASK, header_secrets, is_secret, masked, masked_text, without
+from windlass.known_keys import MASK
+from windlass.masking import header_secrets, masked, masked_text, without
 from windlass.redaction import redact
+from windlass.secret_names import is_secret
 
 SECRET = "s3cr3t-v4lue"
 

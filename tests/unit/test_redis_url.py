@@ -105,5 +105,5 @@ def test_the_processes_of_windlass_up_find_it_in_their_environment(monkeypatch: 
     url = f"redis://:{SECRET}@cache/0"
     monkeypatch.setenv("WINDLASS_REDIS_URL", url)
     config = load({"WINDLASS_REDIS_URL": url})
-    assert for_api(config, None)["WINDLASS_REDIS_URL"] == url
-    assert for_worker(config)["WINDLASS_REDIS_URL"] == url
+    assert for_api(config, {})["WINDLASS_REDIS_URL"] == url
+    assert for_worker(config, {})["WINDLASS_REDIS_URL"] == url

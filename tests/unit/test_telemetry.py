@@ -17,6 +17,7 @@ import structlog
 
 from tests.unit.values import lease
 from windlass import telemetry
+from windlass.attempt_report import report_start
 from windlass.lifecycle import log_chars_max
 from windlass.model import Lease
 from windlass.redaction import redact
@@ -108,6 +109,14 @@ def test_a_field_cannot_pass_for_one_of_ours(stream: io.StringIO, attempt: Attem
     (entry,) = entries(stream)
     assert (entry["event"], entry["level"], entry["job_id"]) == ("real", "info", str(attempt.lease.job_id))
     assert (entry["job_id_"], entry["name"], entry["message"]) == ("forged", "n", "m")
+
+
+def test_a_fact_of_the_job_that_is_said_twice_is_written_once(stream: io.StringIO, attempt: Attempt) -> None:
+    configure("debug", "json", stream=stream)
+    during(attempt, report_start, attempt.lease)
+    (entry,) = entries(stream)
+    assert (entry["event"], entry["attempt"]) == ("job started", 3)
+    assert not [name for name in entry if name.endswith("_")]
 
 
 def test_an_exception_is_one_line_of_json(stream: io.StringIO) -> None:

@@ -13,7 +13,9 @@ import psutil
 from tests.eventually import aeventually
 from tests.factory import reached
 from windlass.bus.postgres import Listener, PostgresWaker
+from windlass.bus.protocol import NoWaker
 from windlass.config import Config, LeaseConfig, RedisConfig, StoreConfig, WorkerConfig
+from windlass.leader.loop import Leader
 from windlass.model import Job, NewJob, Status, Worker
 from windlass.store.protocol import Upkeep, channel
 from windlass.store.store import Store, open_store
@@ -79,6 +81,17 @@ class Supervised:
         return await reached(self.store, job_id, *statuses, timeout_s=timeout_s)
 
 
+def _leader(store: Store, crew: Crew) -> Leader:
+    return Leader(
+        store.upkeep,
+        store.claims(),
+        NoWaker(),
+        holder=crew.supervisor_id,
+        lease=crew.config.lease,
+        placement=crew.config.placement,
+    )
+
+
 async def begun(file: Path, lines: int = 1) -> list[str]:
     """What handlers have noted, once there is that much of it."""
 
@@ -108,6 +121,7 @@ async def supervised(
     redis: RedisConfig | None = None,
     upkeep: Callable[[Store], Upkeep] = lambda store: store.upkeep,
     reload: bool = False,
+    leads: bool = False,
     **over: Any,
 ) -> AsyncIterator[Supervised]:
     settings = Config(store=config, redis=redis or RedisConfig(), lease=lease, worker=replace(SOON, **over))
@@ -119,6 +133,7 @@ async def supervised(
             supervise(
                 crew, upkeep(store), store.claims(), waker, signals,
                 listen=lambda look: Listener(config, [channel(crew.supervisor_id)], lambda *_: look()),
+                lead=_leader(store, crew).run if leads else None,
             )
         )  # fmt: skip
         made = Supervised(store, crew, signals, running)

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.unit.values import lease as make_lease
-from windlass.lifecycle import Cancelled, Lost, Outcome, TimedOut
+from windlass.lifecycle import Cancelled, Lost, Outcome, Released, TimedOut
 from windlass.worker.aftermath import Culprit, End, verdict
 from windlass.worker.run import Stop
 from windlass.worker.slots import Begun, State
@@ -34,10 +34,10 @@ def blamed(why: Stop, job_id: UUID = JOB) -> Culprit:
         # It did not crash the worker, but its own process died with it.
         ([entry(State.ISOLATED)], True, None, Lost(crashed=True, begun=False, spent=True)),
         ([entry(State.ISOLATED)], False, None, Lost(crashed=False, begun=False, spent=False)),
-        ([entry(State.STUCK_BY_TIMEOUT)], False, None, TimedOut(20.0)),
-        ([entry(State.STUCK_BY_TIMEOUT)], True, None, TimedOut(20.0)),
+        ([entry(State.STUCK_BY_TIMEOUT)], False, None, TimedOut(20.0, killed=True)),
+        ([entry(State.STUCK_BY_TIMEOUT)], True, None, TimedOut(20.0, killed=True)),
         ([entry(State.STUCK_BY_CANCEL)], False, None, ASKED),
-        ([entry()], False, blamed(Stop.TIMEOUT), TimedOut(20.0)),
+        ([entry()], False, blamed(Stop.TIMEOUT), TimedOut(20.0, killed=True)),
         ([entry()], False, blamed(Stop.CANCEL), ASKED),
         ([entry(State.ISOLATED)], False, blamed(Stop.TIMEOUT), TimedOut(20.0)),
         ([entry()], False, blamed(Stop.TIMEOUT, uuid4()), Lost(crashed=False, begun=True, spent=False)),
@@ -50,10 +50,25 @@ def test_each_job_gets_what_it_did(
     assert verdict(held, End(held.worker_id, crashed, begun, culprit), now_s=30.0) == expected
 
 
+@pytest.mark.parametrize("state", [State.BEGUN, State.ISOLATED])
+def test_of_a_worker_whose_loop_stood_still_all_that_ran_in_it_is_isolated(state: State) -> None:
+    held = make_lease(job_id=JOB, attempt=1)
+    end = End(held.worker_id, crashed=False, begun=[entry(state)], culprit=blamed(Stop.TIMEOUT, uuid4()), held_up=True)
+    shared = state is State.BEGUN
+    assert verdict(held, end, now_s=30.0) == Lost(crashed=False, begun=shared, spent=False, isolated=shared)
+
+
 def test_a_job_whose_row_is_out_of_sight_goes_back() -> None:
     held = make_lease(job_id=JOB, attempt=1, max_attempts=None)
     end = End(held.worker_id, crashed=False, begun=[entry(State.STUCK_BY_TIMEOUT)])
     assert verdict(held, end, now_s=30.0) == Lost(crashed=False, begun=True, spent=False)
+
+
+@pytest.mark.parametrize("state", [State.BEGUN, State.ISOLATED])
+def test_what_a_clean_stop_could_not_wait_for_is_given_back_and_not_lost(state: State) -> None:
+    held = make_lease(job_id=JOB, attempt=1)
+    end = End(held.worker_id, crashed=False, begun=[entry(state)], clean=True)
+    assert verdict(held, end, now_s=30.0) == Released()
 
 
 @pytest.mark.parametrize("begun", [True, False])

@@ -74,6 +74,12 @@ def test_a_built_in_job_gives_way_to_one_of_the_same_name() -> None:
         assert Apps({spec: made[spec] for spec in order}).types["greet"] is own.types["greet"]
 
 
+@pytest.mark.parametrize("wrong", ["tests/worker/apps/second.py:app", "./tests/worker/apps/second.py:app"])
+def test_who_names_a_file_is_told_the_name_of_its_module(wrong: str) -> None:
+    with pytest.raises(Misconfigured, match=r"names a file; write the module's name: tests\.worker\.apps\.second:app"):
+        load_apps(wrong)
+
+
 @pytest.mark.parametrize("wrong", ["", ",", "tests.worker.apps.second", "tests.worker.apps.second:app,nowhere"])
 def test_what_names_no_app_is_told_with_what_would(wrong: str) -> None:
     with pytest.raises(Misconfigured, match="names no app; write module:attribute"):

@@ -170,7 +170,7 @@ async def test_a_handler_that_holds_the_interpreter_is_ended_at_its_deadline(
         await begun(noted, 3)  # the neighbour again
         (tmp_path / "go").touch()
         innocent = await crew.until(neighbour, Status.COMPLETED)
-        assert (innocent.failures, innocent.attempt) == (1, 2)  # its start died; it is not suspected of anything
+        assert (innocent.failures, innocent.attempt) == (1, 2)  # its start died
         lost = [one for one in await store.views.attempts(neighbour) if one.status == "lost"]
         assert len(lost) == 1
 

@@ -224,7 +224,9 @@ async def test_an_exception_thrown_into_one_job_never_hits_the_next_on_its_threa
     assert set(done) == {Status.COMPLETED}
 
 
-async def test_a_thread_that_cannot_be_freed_is_lost_and_the_worker_asks_to_be_replaced(config: StoreConfig) -> None:
+async def test_a_thread_that_cannot_be_freed_is_lost_and_the_worker_asks_to_be_replaced(
+    config: StoreConfig, caplog: pytest.LogCaptureFixture
+) -> None:
     let_go = threading.Event()
 
     def blocks() -> None:
@@ -238,6 +240,11 @@ async def test_a_thread_that_cannot_be_freed_is_lost_and_the_worker_asks_to_be_r
         await aeventually(lambda: _said(worker, "stuck"))
         assert [each.state for each in worker.slots.begun() if each.job_id == job_id] == [State.STUCK_BY_TIMEOUT]
         await aeventually(lambda: _lost(worker, 1))
+        (said,) = [line for line in caplog.records if line.name == "windlass.worker.watch"]
+        assert "let_go.wait(20)" in said.__dict__["exception"], "the line shows where the handler is"
+        assert "lanes.py" not in said.__dict__["exception"]
+        await worker.run("awaits", {"seconds": 0})  # on the threads that are left
+        worker.control.say("drain")
         assert not await _said(worker, "spent")
         await worker.reaches(neighbour, Status.COMPLETED)
         await aeventually(lambda: _said(worker, "spent"))

@@ -4,19 +4,18 @@ were given for it.
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
-from uuid import UUID
 
 from msgspec import Meta, Raw
 
 from windlass.api.endpoint import Answer, Call, Endpoint
-from windlass.api.logins import KEY, NAME, USER, epoch_of
+from windlass.api.logins import NAME, epoch_of
+from windlass.api.submitters import key_named, key_told, quota_noted, submitter_of, user_told
 from windlass.auth import keys as api_keys
-from windlass.auth.scopes import known, written
+from windlass.auth.scopes import written
 from windlass.auth.tokens import revocable
-from windlass.errors import InvalidField, InvalidJob, InvalidQuery, KeyNotFound, UserNotFound
+from windlass.errors import InvalidField, InvalidJob, InvalidQuery, UserNotFound
 from windlass.model import check_text, type_name_max
-from windlass.store.protocol import ApiKey as StoredKey
-from windlass.store.protocol import User as StoredUser
+from windlass.store.protocol import KEY, USER
 from windlass.wire import (
     ApiKey,
     ApiKeys,
@@ -45,7 +44,9 @@ class Paged(Asked):
 
 
 async def users(call: Call) -> Users:
-    return Users(users=[_user_told(user) for user in await call.parts.accounts.users()])
+    accounts = call.parts.accounts
+    submitters = await accounts.submitters()
+    return Users(users=[user_told(each, submitters.get(f"{USER}{each.name}")) for each in await accounts.users()])
 
 
 async def add_user(call: Call) -> Answer:
@@ -53,9 +54,11 @@ async def add_user(call: Call) -> Answer:
     if not NAME.fullmatch(asked.name):  # the pattern of its type lets a line end pass after it
         raise InvalidField("name", "must be of A-Z a-z 0-9 _ . @ -, and not begin with . @ or -")
     hashed = await call.parts.gate.passwords.hashed(asked.password)
-    user = await call.parts.accounts.add_user(asked.name, hashed, written(asked.scopes))
-    call.note = (user.name, {"scopes": written(asked.scopes)})
-    return Answer(_user_told(user), 201)
+    submitter = submitter_of(f"{USER}{asked.name}", asked.quota, asked.namespace)
+    user = await call.parts.accounts.add_user(asked.name, hashed, written(asked.scopes), submitter)
+    await call.parts.gate.quotas.read()
+    call.note = (user.name, {"scopes": written(asked.scopes), **quota_noted(submitter)})
+    return Answer(user_told(user, submitter), 201)
 
 
 async def set_password(call: Call) -> None:
@@ -69,7 +72,7 @@ async def set_scopes(call: Call) -> User:
     name = await _voided(call)
     user = await call.parts.accounts.set_scopes(name, written(asked.scopes))
     call.note = (name, {"scopes": written(asked.scopes)})
-    return _user_told(user)
+    return user_told(user, (await call.parts.accounts.submitters()).get(f"{USER}{name}"))
 
 
 async def remove_user(call: Call) -> None:
@@ -94,7 +97,9 @@ async def _voided(call: Call) -> str:
 
 
 async def keys(call: Call) -> ApiKeys:
-    return ApiKeys(keys=[_key_told(key) for key in await call.parts.accounts.keys()])
+    accounts = call.parts.accounts
+    submitters = await accounts.submitters()
+    return ApiKeys(keys=[key_told(each, submitters.get(f"{KEY}{each.id}")) for each in await accounts.keys()])
 
 
 async def add_key(call: Call) -> Answer:
@@ -107,23 +112,23 @@ async def add_key(call: Call) -> Answer:
     made = api_keys.make()
     expires_at = None if asked.ttl_s is None else datetime.now(UTC) + timedelta(seconds=asked.ttl_s)
     scopes = written(asked.scopes)
-    key = await call.parts.accounts.add_key(made.id, asked.name, made.prefix, made.digest, scopes, expires_at)
-    call.note = (str(key.id), {"name": key.name, "scopes": scopes})
-    return Answer(_key_told(key, made.key), 201)
+    submitter = submitter_of(f"{KEY}{made.id}", asked.quota, asked.namespace)
+    key = await call.parts.accounts.add_key(
+        made.id, asked.name, made.prefix, made.digest, scopes, expires_at, submitter
+    )
+    await call.parts.gate.quotas.read()
+    call.note = (str(key.id), {"name": key.name, "scopes": scopes, **quota_noted(submitter)})
+    return Answer(key_told(key, submitter, made.key), 201)
 
 
 async def revoke_key(call: Call) -> ApiKey:
     """First the key, so that it gives no more tokens; then those it gave."""
     gate = call.parts.gate
-    try:
-        key_id = UUID(call.path["id"])
-    except ValueError:
-        raise KeyNotFound(call.path["id"][:64]) from None
-    key = await call.parts.accounts.revoke_key(key_id)
+    key = await call.parts.accounts.revoke_key(key_named(call))
     if not gate.is_open:
         await gate.revoke(revocable("subject", f"{KEY}{key.id}"), call.parts.config.auth.token_ttl_s + _margin_s)
     call.note = (str(key.id), {"name": key.name})
-    return _key_told(key)
+    return key_told(key, (await call.parts.accounts.submitters()).get(f"{KEY}{key.id}"))
 
 
 # The audit. ---------------------------------------------------------------------------------------------------------
@@ -153,24 +158,6 @@ async def audit(call: Call) -> Audit:
     )
 
 
-def _user_told(user: StoredUser) -> User:
-    return User(name=user.name, scopes=written(known(user.scopes)), created_at=user.created_at)
-
-
-def _key_told(key: StoredKey, shown: str | None = None) -> ApiKey:
-    return ApiKey(
-        id=key.id,
-        name=key.name,
-        prefix=key.prefix,
-        scopes=written(known(key.scopes)),
-        created_at=key.created_at,
-        expires_at=key.expires_at,
-        revoked_at=key.revoked_at,
-        last_used_at=key.last_used_at,
-        key=shown,
-    )
-
-
 endpoints: Final = [
     Endpoint(
         *("GET", "/v1/users", "admin", users),
@@ -181,7 +168,8 @@ endpoints: Final = [
     Endpoint(
         *("POST", "/v1/users", "admin", add_user),
         summary="Add a user",
-        description="He logs in with his name and password, for tokens with these scopes or fewer.",
+        description="They log in with name and password, for tokens with these scopes or fewer. `quota`: what they "
+        "may submit.",
         tag=_TAG,
         answers={201: User},
         body=NewUser,

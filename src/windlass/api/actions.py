@@ -9,7 +9,7 @@ from windlass.api.endpoint import Call, Endpoint
 from windlass.api.job_shapes import query_of
 from windlass.errors import InvalidField, WindlassError
 from windlass.masking import masked_text
-from windlass.model import FINISHED, PENDING, Status
+from windlass.model import FINISHED, PENDING, Status, statuses_named
 from windlass.wire import BulkAction, BulkResult, Decide, Filter, Moved, Reason, Refused
 
 _SAMPLE: Final = 20
@@ -125,7 +125,7 @@ def _among(asked: BulkAction, verb: Verb) -> frozenset[Status]:
     if asked.filter is None:  # named one by one: wherever the action is possible
         return verb.among if verb.only else frozenset(Status)
     usual = verb.among if asked.filter.reason is None else verb.among & {Status.HELD}
-    among = frozenset(map(Status, asked.filter.status)) or usual
+    among = frozenset(statuses_named(asked.filter.status)) or usual
     if verb.only and not among <= verb.among:
         raise InvalidField("filter.status", f"must be {' or '.join(sorted(verb.among))} here, or be left out")
     return among

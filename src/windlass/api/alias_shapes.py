@@ -71,6 +71,7 @@ class PlainJob(Told):
     updated_at: datetime
     result: Raw | None
     error: str | None
+    next_try_at: datetime | None
 
 
 class PastJob(PlainJob):
@@ -142,4 +143,5 @@ def _fields(told: wire.Job) -> dict[str, Any]:
         "updated_at": told.updated_at,
         "result": told.result,
         "error": None if error is None else f"{error.type}: {error.message}",
+        "next_try_at": told.next_try_at,
     }

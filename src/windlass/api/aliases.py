@@ -29,8 +29,8 @@ from windlass.api.aside import chars_of, shown_aside
 from windlass.api.endpoint import Answer, Call, Endpoint
 from windlass.api.jobs import KEY, NEXT, STORED, Cursor, Limit, next_link, shown_job, taken
 from windlass.api.submitting import Submitted
-from windlass.errors import InvalidField, InvalidJob
-from windlass.model import FINISHED, UNFINISHED, Job, Status, by_status
+from windlass.errors import InvalidField, InvalidJob, UnknownType
+from windlass.model import FINISHED, UNFINISHED, Job, Status
 from windlass.store.protocol import JobQuery, Page
 from windlass.wire import Asked, Submission, TypeName, encode_any
 from windlass.wire import Job as JobTold
@@ -79,7 +79,10 @@ async def add_named(call: Call) -> Answer:
     """A name and a text: the type is the name, and the text is its task."""
     asked: NamedTask = call.body
     payload = {"task": asked.payload} if isinstance(asked.payload, str) else asked.payload
-    return await taken(call, Submission(type=asked.name, payload=payload, priority=asked.priority), _named_told)
+    try:
+        return await taken(call, Submission(type=asked.name, payload=payload, priority=asked.priority), _named_told)
+    except UnknownType as error:
+        raise UnknownType(error.type, error.known, field="name") from None
 
 
 async def add_any(call: Call) -> Answer:
@@ -150,7 +153,7 @@ async def list_failed(call: Call) -> FailedJobs:
     if before + asked.limit > _WAY_IN_MAX:
         raise InvalidField("page", f"reaches beyond {_WAY_IN_MAX:,} jobs; /v1/dead-letters has cursors")
     views = call.parts.views
-    total = by_status(await views.counts())[Status.FAILED]
+    total = (await views.summary(lines=0)).statuses[Status.FAILED]
     cursor: str | None = None
     if before:
         cursor = (await views.ids(JobQuery(statuses=[Status.FAILED]), limit=before)).next_cursor
@@ -168,7 +171,7 @@ async def _page(
 
 
 async def stats(call: Call) -> PlainStats:
-    sums = by_status(await call.parts.views.counts())
+    sums = (await call.parts.views.summary(lines=0)).statuses
     plain = {name: sum(sums[status] for status in STATUSES[name]) for name in STATUSES if name != "cancelled"}
     return PlainStats(**plain)
 

@@ -25,6 +25,7 @@ from windlass.api.events import Events
 from windlass.api.gate import Gate
 from windlass.api.gathering import Gathering
 from windlass.api.limits import Cors, Gone, Hosts, Room, check_once, read_body
+from windlass.api.names import Names
 from windlass.api.parts import Parts
 from windlass.api.problems import is_of_the_database, problem
 from windlass.api.readiness import AwaitedWorkers, Readiness
@@ -35,7 +36,7 @@ from windlass.api.together import Together
 from windlass.auth.tokens import ANONYMOUS
 from windlass.bus.protocol import Shortcuts
 from windlass.config import Config
-from windlass.errors import Unavailable, WindlassError
+from windlass.errors import Unauthorized, Unavailable, WindlassError
 from windlass.model import Declared, Status
 from windlass.store.protocol import Accounts, Intake, Views
 from windlass.wire import Told, encode
@@ -46,6 +47,7 @@ _JSON: Final = (b"content-type", b"application/json")
 _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 _BODILESS: Final = frozenset({204, 304})
 _OPEN_BYTES_MAX: Final = 16_384
+_BOUNDED: Final = frozenset({"submit", "read"})  # the scopes of calls with a time limit
 _HUNG_UP: Final = 499  # in the log alone: nobody was there to be answered
 _log = logging.getLogger(__name__)
 
@@ -80,6 +82,7 @@ async def opened(
             views=views,
             accounts=accounts,
             catalogue=Catalogue(views, config.api, built_in, readiness.awaits_workers if awaited else None),
+            names=Names(intake, config.api),
             gate=gate,
             events=events,
             gathering=gathering,
@@ -143,6 +146,7 @@ class Api:
         self._cors = Cors(parts.config.api)
         self._room = Room(2 * max(parts.config.api.bulk_bytes_max, parts.config.api.body_bytes_max))
         self._base = checked_base_path(parts.config.api)
+        self._within_s = parts.config.store.request_timeout_s
         self._logs_access = parts.config.api.access_log == "on"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -193,7 +197,14 @@ class Api:
         bound, values = self._routes.find(method, path, raw_path)
         endpoint = bound.endpoint
         request = Request(scope, exchange.receive)
-        actor = ANONYMOUS if endpoint.scope is None else self._parts.gate.admit(request, endpoint.scope)
+        try:
+            actor = ANONYMOUS if endpoint.scope is None else self._parts.gate.admit(request, endpoint.scope)
+        except Unauthorized:
+            if endpoint.media.startswith("text/html") and b"text/html" in exchange.headers.get(b"accept", b""):
+                return Answer(
+                    None, 303, {"location": f"{self._base}/login", "vary": "accept"}
+                )  # a person who follows a link to a page can do nothing with a problem
+            raise
         exchange.actor = actor.subject
         call = Call(request, self._parts, actor, exchange.request_id, values, exchange.headers)
         if bound.query is not None:
@@ -203,12 +214,27 @@ class Api:
                 exchange.receive, exchange.headers, most=bound.body_max, take=lambda size: self._take(exchange, size)
             )
             call.body = bound.body(call.raw, exchange.headers.get(b"content-type"))
-        told = await endpoint.handler(call)
+        told = await self._handled(endpoint, call)
         if endpoint.audit is not None:
             await self._note(endpoint.audit, call)
         if isinstance(told, (Answer, Response)):
             return told
         return Answer(told, bound.status)
+
+    async def _handled(self, endpoint: Endpoint, call: Call) -> Answer | Told | Response | None:
+        """Submissions and looks are answered in time, however long a table is locked or the database hangs: each of
+        their waits is bounded by itself, but they may wait for a connection, and for those before them, and then for
+        their turn. Not so what may take longer because it is much: then only its single statements are bounded."""
+        if endpoint.bulk or endpoint.scope not in _BOUNDED:
+            return await endpoint.handler(call)
+        deadline = asyncio.timeout(self._within_s)
+        try:
+            async with deadline:
+                return await endpoint.handler(call)
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise Unavailable(f"no answer within {self._within_s:g} s") from error
 
     def _take(self, exchange: _Exchange, size: int) -> None:
         self._room.take(size)

@@ -4,6 +4,7 @@ from typing import Final
 
 from windlass.api import login
 from windlass.api.endpoint import Answer, Call, Endpoint
+from windlass.api.job_shapes import quotas_told
 from windlass.api.login import cleared
 from windlass.auth.scopes import written
 from windlass.errors import InvalidField
@@ -45,8 +46,16 @@ async def logout(call: Call) -> Answer:
 
 
 async def me(call: Call) -> Me:
-    actor = call.parts.gate.identify(call.request)
-    return Me(subject=actor.subject, scopes=written(actor.scopes), expires_at=actor.expires_at)
+    gate = call.parts.gate
+    actor = gate.identify(call.request)
+    submitter = gate.quotas.find(actor.subject)
+    return Me(
+        subject=actor.subject,
+        scopes=written(actor.scopes),
+        expires_at=actor.expires_at,
+        namespace=None if submitter is None else submitter.namespace,
+        quotas=quotas_told(await gate.quotas.uses(submitter)) if submitter is not None else [],
+    )
 
 
 endpoints: Final = [
@@ -81,7 +90,7 @@ endpoints: Final = [
     Endpoint(
         *("GET", "/v1/auth/me", None, me),
         summary="Who the caller is",
-        description="Any valid token may ask this.",
+        description="Any valid token may ask this. With the quotas of the caller, and what counts against each.",
         tag=_TAG,
         answers={200: Me},
         problems=(401, 403, 503),

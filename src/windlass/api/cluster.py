@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Raw
 
-from windlass.api.cluster_shapes import paged, queue_told, queues_told, stats_told, workers_told
+from windlass.api.cluster_shapes import lines_max, paged, queue_told, queues_told, stats_told, workers_told
 from windlass.api.endpoint import Call, Endpoint
 from windlass.model import KnownType, RetryPolicy
 from windlass.wire import JobType, JobTypes, Page, Queue, Queues, Retry, Stats, Workers
@@ -12,11 +12,15 @@ from windlass.wire import JobType, JobTypes, Page, Queue, Queues, Retry, Stats, 
 
 async def stats(call: Call) -> Stats:
     views = call.parts.views
-    return stats_told(await views.counts(), await views.dead_letter_size(), await views.count_undecided())
+    return stats_told(
+        await views.summary(lines=lines_max), await views.dead_letter_size(), await views.count_undecided()
+    )
 
 
 async def queues(call: Call) -> Queues:
-    return queues_told(await call.parts.views.queues(), call.query)
+    page: Page = call.query
+    found = await call.parts.views.queues(after=page.cursor or "", limit=page.limit + 1)
+    return queues_told(found, page.limit)
 
 
 async def workers(call: Call) -> Workers:
@@ -40,7 +44,7 @@ async def _set_paused(call: Call, *, paused: bool) -> Queue:
     """A queue that has had no job yet can be paused, too: before the first one comes."""
     name = call.path["name"]
     await call.parts.intake.set_paused(name, paused=paused)
-    return next(queue_told(queue) for queue in await call.parts.views.queues() if queue.name == name)
+    return queue_told(await call.parts.views.queue(name))
 
 
 def _type_told(known: KnownType) -> JobType:

@@ -1,12 +1,11 @@
 """The cluster as it is told: from the values of the store to the shapes of the wire."""
 
-from collections.abc import Callable, Iterable, Mapping
-from heapq import nlargest, nsmallest
+from collections.abc import Callable, Iterable, Sequence
+from heapq import nsmallest
 from typing import Final, TypeVar
 
-from windlass.model import Line as Counted
-from windlass.model import Queue, Status, Worker, by_status
-from windlass.store.protocol import DeadLetterSize
+from windlass.model import Queue, Status, Worker
+from windlass.store.protocol import DeadLetterSize, Summary
 from windlass.wire import DeadLetterTotals, Line, Page, Queues, Stats, Workers, WorkerStatus
 from windlass.wire import Queue as QueueTold
 from windlass.wire import Worker as WorkerTold
@@ -17,23 +16,19 @@ lines_max: Final = 1000
 FIRST: Final = Page()
 
 
-def stats_told(
-    counts: Mapping[Counted, int], size: DeadLetterSize | None = None, undecided: int | None = None
-) -> Stats:
-    statuses = {status.value: count for status, count in by_status(counts).items()}
-    largest = nlargest(lines_max, ((count, line) for line, count in counts.items() if count))
+def stats_told(summary: Summary, size: DeadLetterSize | None = None, undecided: int | None = None) -> Stats:
+    statuses = {status.value: count for status, count in summary.statuses.items()}
+    total = sum(statuses.values())
     lines = [
         Line(queue=queue, type=type_, status=status.value, count=count)
-        for (queue, type_, status), count in sorted((line, count) for count, line in largest)
+        for (queue, type_, status), count in sorted(summary.lines.items())
     ]
-    complete = len(largest) < lines_max or sum(count for count, _ in largest) == sum(counts.values())
-    dead_letters = None if size is None else _dead_letters_told(statuses.get(Status.FAILED.value, 0), size)
     return Stats(
-        total=sum(statuses.values()),
+        total=total,
         statuses=statuses,
         lines=lines,
-        complete=complete,
-        dead_letters=dead_letters,
+        complete=len(lines) < lines_max or sum(line.count for line in lines) == total,
+        dead_letters=None if size is None else _dead_letters_told(statuses[Status.FAILED.value], size),
         needs_decision=undecided,
     )
 
@@ -48,7 +43,7 @@ def _dead_letters_told(count: int, size: DeadLetterSize) -> DeadLetterTotals:
 
 
 def paged(items: Iterable[T], page: Page, key: Callable[[T], str]) -> tuple[list[T], str | None]:
-    """One part of a list, and where the next begins: anyone who may submit can make queues without end."""
+    """One part of a list, and where the next begins."""
     wanted = ((key(item), item) for item in items)
     found = nsmallest(page.limit + 1, (each for each in wanted if page.cursor is None or each[0] > page.cursor), _first)
     return [item for _, item in found[: page.limit]], found[page.limit - 1][0] if len(found) > page.limit else None
@@ -58,9 +53,10 @@ def _first(pair: tuple[str, object]) -> str:
     return pair[0]
 
 
-def queues_told(queues: Iterable[Queue], page: Page = FIRST) -> Queues:
-    some, cursor = paged(queues, page, lambda queue: queue.name)
-    return Queues(queues=[queue_told(queue) for queue in some], next_cursor=cursor)
+def queues_told(queues: Sequence[Queue], limit: int = FIRST.limit) -> Queues:
+    """A page from its queues, and one more if others follow."""
+    cursor = queues[limit - 1].name if len(queues) > limit else None
+    return Queues(queues=[queue_told(queue) for queue in queues[:limit]], next_cursor=cursor)
 
 
 def workers_told(workers: Iterable[Worker], page: Page = FIRST) -> Workers:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from windlass.api.cluster_shapes import queues_told, stats_told, workers_told
+from windlass.api.cluster_shapes import FIRST, lines_max, queues_told, stats_told, workers_told
 from windlass.config import Config
 from windlass.errors import Unavailable
 from windlass.model import FINISHED, Queue, Status, Worker
@@ -242,9 +242,9 @@ class Events:
     async def _fact(self, topic: Topic) -> Fact:
         match topic:
             case "stats":
-                return _fact(stats_told(await self._views.counts()))
+                return _fact(stats_told(await self._views.summary(lines=lines_max)))
             case "queues":
-                return queues_fact(await self._views.queues())
+                return queues_fact(await self._views.queues(limit=FIRST.limit + 1))
             case _:
                 return workers_fact(await self._views.workers())
 

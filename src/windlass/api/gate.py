@@ -12,6 +12,7 @@ from typing import Final, Self
 from starlette.requests import Request
 
 from windlass.api.logins import Logins
+from windlass.api.quotas import Quotas
 from windlass.auth.keyring import keyring
 from windlass.auth.origin import Headers, is_foreign, may_use_cookie
 from windlass.auth.passwords import Passwords
@@ -31,8 +32,9 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Gate:
-    """Enter it before requests come: what is revoked is read at once, then every few seconds. When it could not be read
-    for long, nobody is let in: a database that is down must not bring revoked tokens back to life."""
+    """Enter it before requests come: what is revoked, and who has which quota, is read at once, then every few
+    seconds. When it could not be read for long, nobody is let in: a database that is down must not bring revoked
+    tokens back to life."""
 
     def __init__(self, config: Config, accounts: Accounts) -> None:
         self.is_open: Final = config.auth.auth == "off"
@@ -42,6 +44,7 @@ class Gate:
             name.strip().strip("[]").lower() for name in config.api.hosts.split(",") if name.strip()
         )
         self.passwords: Final = Passwords()
+        self.quotas: Final = Quotas(accounts, enforced=not self.is_open)
         self._read_s = -_stale_s - 1
         self._watch: asyncio.Task[None] | None = None
         if not self.is_open:
@@ -120,11 +123,13 @@ class Gate:
             try:
                 await self._read()
             except WindlassError as error:
-                _log.warning("what is revoked could not be read: %s", error)
+                _log.warning("what is revoked, or the quotas, could not be read: %s", error)
             except Exception:  # noqa: BLE001 - the next round may go well; without one nobody would be let in any more
-                _log.exception("what is revoked could not be read")
+                _log.exception("what is revoked, or the quotas, could not be read")
 
     async def _read(self) -> None:
+        # First: a user that is removed loses its tokens before its quotas.
+        await self.quotas.read()
         asked_s = steady_s()  # not when it was answered: what was revoked in between is not in it
         read = await self._accounts.revoked()
         # Nor is what was revoked here in between: kept for a while beside what was read, it is not forgotten for a

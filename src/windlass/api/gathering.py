@@ -20,15 +20,15 @@ _WHAT: Final = "submissions are waiting to be stored"
 class Gathering:
     def __init__(self, intake: Intake, *, plain_lanes: int = 1, keyed_lanes: int = 2) -> None:
         self._intake = intake
-        self._held: set[str] = set()  # keys that someone waits for aside
+        self._held: set[str] = set()  # keys, with their namespaces, that someone waits for aside
         self._plain: Together[NewJob, Enqueued] = Together(intake.enqueue_each, what=_WHAT, lanes=plain_lanes)
         self._keyed: Together[NewJob, Enqueued] = Together(intake.enqueue_each, what=_WHAT, lanes=keyed_lanes)
 
     async def submit(self, job: NewJob) -> Enqueued:
         """Stored, or refused, when this returns."""
-        key = job.idempotency_key
+        key = job.scoped_key
         if key is None:
-            return await (self._plain if job.id is None else self._keyed).ask(job)
+            return await (self._plain if job.id is None and job.owner is None else self._keyed).ask(job)
         if key not in self._held:
             try:
                 return await self._keyed.ask(job)
@@ -39,7 +39,7 @@ class Gathering:
     async def _aside(self, key: str, job: NewJob) -> Enqueued:
         """Wait for whoever holds the key, one caller for each key: another is told at once that it is held."""
         if key in self._held or len(self._held) >= _ASIDE:
-            raise KeyBusy(key)
+            raise KeyBusy(job.idempotency_key or "")
         self._held.add(key)
         try:
             return (await self._intake.enqueue([job]))[0]

@@ -4,11 +4,24 @@ from collections.abc import Sequence
 
 from msgspec import Raw
 
-from windlass import explanation, model
+from windlass import explanation, model, quotas
 from windlass.masking import masked, masked_text
-from windlass.model import Status
+from windlass.model import Status, statuses_named
 from windlass.store.protocol import JobQuery, Page, RunningLog
-from windlass.wire import Attempt, Explanation, Fault, Filter, Job, Jobs, Log, Obstacle, Retry, Traits
+from windlass.wire import (
+    Attempt,
+    Explanation,
+    Fault,
+    Filter,
+    Job,
+    Jobs,
+    Log,
+    Obstacle,
+    QuotaUse,
+    Retry,
+    SubmitterUse,
+    Traits,
+)
 
 
 def job_told(job: model.Job, *, whole: bool = False) -> Job:
@@ -99,7 +112,18 @@ def explanation_told(found: explanation.Explanation) -> Explanation:
         ahead=found.ahead,
         workers_able=found.workers_able,
         workers_free=found.workers_free,
+        submitter=submitter_told(found.submitter),
     )
+
+
+def submitter_told(use: quotas.SubmitterUse | None) -> SubmitterUse | None:
+    if use is None:
+        return None
+    return SubmitterUse(subject=use.subject, quotas=quotas_told(use.quotas))
+
+
+def quotas_told(uses: Sequence[quotas.QuotaUse]) -> list[QuotaUse]:
+    return [QuotaUse(**each._asdict()) for each in uses]
 
 
 def query_of(
@@ -112,7 +136,7 @@ def query_of(
     """What a filter asks the store for; `statuses` instead of those it names."""
     named = wanted.status if isinstance(wanted, Filter) else []
     return JobQuery(
-        statuses=[Status(each) for each in named] if statuses is None else statuses,
+        statuses=statuses_named(named) if statuses is None else statuses,
         type=wanted.type,
         queue=wanted.queue,
         tag=wanted.tag,

@@ -81,7 +81,7 @@ async def taken(call: Call, asked: Submission, shape: Callable[[Submitted], Told
     key = call.headers.get(b"idempotency-key")
     if key is not None:
         asked.idempotency_key = _same_key(key, asked.idempotency_key)
-    submitted = await submit(call.parts, asked, raw)
+    submitted = await submit(call.parts, asked, raw, subject=call.actor.subject)
     headers = {"location": f"/v1/jobs/{submitted.stored.id}"}
     if not submitted.payload_checked:
         headers["payload-checked"] = "false"
@@ -106,7 +106,7 @@ async def submit_bulk(call: Call) -> StoredMany:
     if b"idempotency-key" in call.headers:
         # Taken silently for nothing, it would let a caller repeat the request and have everything twice.
         raise InvalidField("Idempotency-Key", "is for single jobs; give each job of many an idempotency_key of its own")
-    stored, unchecked = await submit_many(call.parts, call.body)
+    stored, unchecked = await submit_many(call.parts, call.body, subject=call.actor.subject)
     duplicates = sum(one.duplicate for one in stored)
     return StoredMany(ids=[one.id for one in stored], duplicates=duplicates, payloads_unchecked=unchecked)
 

@@ -45,6 +45,7 @@ _NAME_FIELDS: Final = (
     '<label>Password <input name="password" type="password" autocomplete="current-password"></label>'
     "<details><summary>Use an API key instead</summary>"
     '<label>API key <input name="api_key" type="password" autocomplete="off"></label></details>'
+    "<p>Or open the link that <code>windlass login</code> prints.</p>"
 )
 
 

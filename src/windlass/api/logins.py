@@ -19,11 +19,9 @@ from windlass.auth.tokens import Actor, Signer, Verifier, revocable
 from windlass.clock import steady_s
 from windlass.config import AuthConfig
 from windlass.errors import TooManyRequests, Unauthorized
-from windlass.store.protocol import Accounts, User
+from windlass.store.protocol import KEY, USER, Accounts, User
 from windlass.wire import Token
 
-USER: Final = "user:"
-KEY: Final = "key:"
 _BEARER: Final = "Bearer"
 _key_attempts: Final = (
     10  # times as many as with passwords: keys cannot be guessed, but a fleet may sit behind one address

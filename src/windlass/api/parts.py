@@ -16,22 +16,25 @@ if TYPE_CHECKING:  # these import the table of endpoints, whose calls carry the 
     from windlass.api.events import Events
     from windlass.api.gate import Gate
     from windlass.api.gathering import Gathering
+    from windlass.api.names import Names
     from windlass.api.readiness import Readiness
     from windlass.store.protocol import Accounts
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`intake` wakes workers for what it stores. `gate` says who calls; `events` feeds the streams; `catalogue` knows the
-    declared types; `gathering` stores single submissions that are in flight together in one transaction, and
-    `places` finds out together where the jobs are that were there before. `shortcuts`: past PostgreSQL, where there are
-    some; `intake` uses them already. `readiness`: whether requests should be sent here."""
+    """`intake` wakes workers for what it stores. `gate` says who calls; `events` feeds the streams; `catalogue` knows
+    the declared types, `names` which queues and tags there are; `gathering` stores single submissions that are in
+    flight together in one transaction, and `places` finds out together where the jobs are that were there before.
+    `shortcuts`: past PostgreSQL, where there are some; `intake` uses them already. `readiness`: whether requests
+    should be sent here."""
 
     config: Config
     intake: Intake
     views: Views
     accounts: "Accounts"
     catalogue: "Catalogue"
+    names: "Names"
     gate: "Gate"
     events: "Events"
     gathering: "Gathering"

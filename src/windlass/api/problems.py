@@ -5,7 +5,7 @@ and tells the caller only the id under which the log has the rest.
 import math
 from typing import Any, Final, NamedTuple
 
-from windlass.errors import Unauthorized, Unavailable, WindlassError, WrongMethod
+from windlass.errors import BeyondQuota, QuotaExceeded, Unauthorized, Unavailable, WindlassError, WrongMethod
 from windlass.wire import Problem, Refused, encode
 
 MEDIA: Final = "application/problem+json"
@@ -57,6 +57,7 @@ def problem(error: Exception, *, request_id: str | None = None, instance: str | 
         instance=instance,
         request_id=request_id,
         field=_field(error),
+        **_quota(error),
         errors=[one for one in getattr(error, "errors", ()) if isinstance(one, Refused)],
     )
     return Told(status, {"content-type": MEDIA, **_headers(error, status)}, encode(said))
@@ -84,6 +85,12 @@ def _headers(error: Exception, status: int) -> dict[str, str]:
 def _field(error: Exception) -> str | None:
     field: Any = getattr(error, "field", None)
     return _storable(field) if isinstance(field, str) else None
+
+
+def _quota(error: Exception) -> dict[str, Any]:
+    if not isinstance(error, BeyondQuota | QuotaExceeded):
+        return {}
+    return {"quota": error.quota, "limit": error.limit, "current": error.current}
 
 
 def _storable(text: str) -> str:

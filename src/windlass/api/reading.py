@@ -5,7 +5,7 @@ field and what is wrong with it, in words.
 import difflib
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -19,6 +19,8 @@ NDJSON: Final = "application/x-ndjson"
 _AT: Final = re.compile(r"^(?P<said>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?$", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(?P<field>.*)`$", re.DOTALL)
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<field>.*)`$", re.DOTALL)
+_STEP: Final = re.compile(r"\[[^]]*]|[^.[\]]+")
+_NO_CHOICE: Final = "Invalid enum value "
 _KIND: Final = re.compile(r"`([a-z |]+)`")
 _KINDS: Final = {
     "int": "a whole number",
@@ -44,7 +46,6 @@ Query = Callable[[bytes], Any]
 def query_reader(asked: type[Asked]) -> Query:
     """Reads the query of a URL. A list is `a=x&a=y` or `a=x,y`; an unknown or repeated parameter is refused."""
     lists = {each.encode_name for each in msgspec.structs.fields(asked) if _is_list(each.type)}
-    known = [each.encode_name for each in msgspec.structs.fields(asked)]
 
     def read(query: bytes) -> Any:
         values: dict[str, Any] = {}
@@ -58,7 +59,7 @@ def query_reader(asked: type[Asked]) -> Query:
         try:
             return msgspec.convert(values, asked, strict=False)
         except msgspec.ValidationError as error:
-            field, wrong = explained(str(error), "", known)
+            field, wrong = explained(str(error), "", asked)
             raise InvalidField(field or "query", wrong) from None
 
     return read
@@ -94,7 +95,6 @@ class BodyReader:
         self._optional = optional
         self._root = "jobs" if bulk else ""
         self._wrong: Any = InvalidJob if _item(kind) is Submission else InvalidField
-        self._known = _known(_item(kind))
         self.media = [JSON, NDJSON] if bulk else [JSON]
 
     def read(self, body: bytes, media: bytes | None) -> Any:
@@ -109,7 +109,7 @@ class BodyReader:
         try:
             return self._decoder.decode(body)
         except (ValueError, RecursionError) as error:
-            raise self._refused(error, self._root) from None
+            raise self._refused(error, self._root, self._kind) from None
 
     def _lines(self, body: bytes) -> Any:
         assert self._line is not None  # noqa: S101
@@ -119,17 +119,17 @@ class BodyReader:
                 try:
                     items.append(self._line.decode(line))
                 except (ValueError, RecursionError) as error:
-                    raise self._refused(error, f"{self._root}[{len(items)}]") from None
+                    raise self._refused(error, f"{self._root}[{len(items)}]", _item(self._kind)) from None
         try:
             msgspec.convert([None] * len(items), _bare(self._kind))  # are they too many, or too few?
         except msgspec.ValidationError as error:
-            raise self._refused(error, self._root) from None
+            raise self._refused(error, self._root, self._kind) from None
         return items
 
-    def _refused(self, error: Exception, root: str) -> Exception:
+    def _refused(self, error: Exception, root: str, kind: Any) -> Exception:
         refused: Exception
         if isinstance(error, msgspec.ValidationError):
-            field, problem = explained(str(error), root, self._known)
+            field, problem = explained(str(error), root, kind)
             refused = self._wrong(field or "body", problem)
         elif isinstance(error, RecursionError):
             refused = self._wrong(root or "body", "is nested too deeply")
@@ -161,8 +161,8 @@ def _known(kind: Any) -> list[str]:
 # Words. -------------------------------------------------------------------------------------------------------------
 
 
-def explained(message: str, root: str, known: list[str]) -> tuple[str, str]:
-    """The path of a field, and what is wrong with it, from the decoder's message."""
+def explained(message: str, root: str, kind: Any) -> tuple[str, str]:
+    """The path of a field, and what is wrong with it, from the decoder's message about a value that is no `kind`."""
     if len(message) > _MESSAGE_MAX:  # it quotes a name that the caller made up: a megabyte of it tells nobody more
         message = message[:_FIELD_MAX] + "…" + message[-_MESSAGE_MAX:]
     match = _AT.match(message)
@@ -171,10 +171,25 @@ def explained(message: str, root: str, known: list[str]) -> tuple[str, str]:
     if found := _MISSING.match(said):
         return _joined(path, found["field"]), "is required"
     if found := _UNKNOWN.match(said):
-        close = difflib.get_close_matches(found["field"], known, 1)
+        close = difflib.get_close_matches(found["field"], _known(_item(kind)), 1)
         hint = f"; did you mean {close[0]}?" if close else ""
         return _joined(path, found["field"]), f"is not a known field{hint}"
-    return _shown(path.removeprefix(".")), _words(said)
+    choices = _choices(kind, _STEP.findall(match["path"] or "")) if said.startswith(_NO_CHOICE) else []
+    hint = f"; it is one of {', '.join(choices)}" if choices else ""
+    return _shown(path.removeprefix(".")), _words(said) + hint
+
+
+def _choices(kind: Any, steps: list[str]) -> list[str]:
+    """What may stand at the end of a path through `kind`, if only some texts may."""
+    if get_origin(kind) is Literal:
+        return [] if steps else [str(each) for each in get_args(kind)]
+    if steps and hasattr(kind, "__struct_fields__"):
+        name, *rest = steps
+        return next(
+            (_choices(each.type, rest) for each in msgspec.structs.fields(kind) if each.encode_name == name), []
+        )
+    inner = steps[1:] if get_origin(kind) is list else steps
+    return next((found for each in get_args(kind) if (found := _choices(each, inner))), [])
 
 
 def _joined(path: str, field: str) -> str:
@@ -185,7 +200,7 @@ def _words(said: str) -> str:
     said = _KIND.sub(lambda match: " or ".join(_KINDS.get(one, one) for one in match[1].split(" | ")), said)
     said = said.replace(", got ", ", not ").replace(" <= ", " of at most ").replace(" >= ", " of at least ")
     said = said.replace("of length of", "of length").replace(_END, "$")
-    for before, after in (("Expected ", "must be "), ("Invalid enum value ", "cannot be ")):
+    for before, after in (("Expected ", "must be "), (_NO_CHOICE, "cannot be ")):
         if said.startswith(before):
             return after + said.removeprefix(before)
     return said[:1].lower() + said[1:]

@@ -15,6 +15,7 @@ from windlass.model import (
     Declared,
     Enqueued,
     NewJob,
+    Owner,
     RetryPolicy,
     Status,
     check_new_job,
@@ -22,6 +23,7 @@ from windlass.model import (
     declarable,
 )
 from windlass.payload import depth_max, encode
+from windlass.quotas import Submitter, check_job
 from windlass.wire import Submission
 
 _plain: Final = Declared("")
@@ -37,33 +39,57 @@ class Submitted(NamedTuple):
     payload_checked: bool
 
 
-async def submit(parts: Parts, submission: Submission, raw: bytes = b"") -> Submitted:
-    """Stored durably, or refused, when this returns. `raw`: as it came, if it came as it is."""
+async def submit(parts: Parts, submission: Submission, raw: bytes = b"", *, subject: str) -> Submitted:
+    """Stored durably, or refused, when this returns. `raw`: as it came, if it came as it is. `subject`: who submits
+    it."""
+    quotas = parts.gate.quotas
+    submitter = quotas.find(subject)
+    if submitter is not None:
+        quotas.take(submitter, 1)
+    owner = quotas.owner(subject, named=_is_named(submission))
     found = parts.catalogue.known(submission.type) or await parts.catalogue.find(submission.type)
     _check_attempts(submission, found)
     try:
         checked = _check_payload(submission, found)
     except InvalidPayload:
-        found, checked = await _check_again(parts, submission, time.monotonic())
-    job = new_job(submission, found and found.declared)
+        found, checked = await _check_again(parts, submission, owner, time.monotonic())
+    job = new_job(submission, found and found.declared, owner)
     bytes_max = parts.config.store.payload_bytes_max
     if not _is_harmless(submission, raw, bytes_max // _GROWS):
         # Checked before it joins others: what is wrong with one job must not make its whole group begin anew.
         check_new_job(job)
         encode(job.payload, bytes_max=bytes_max)
+    if not parts.names.knows(job, found and found.declared):
+        refused = await parts.names.admit({0: job}, () if found else (job.type,))
+        if refused is not None:
+            raise refused[1]
     read_s = steady_s()
-    stored = await parts.gathering.submit(job)
+    stored = await _stored(parts, submitter, job)
     if not stored.duplicate:
         cache_submitted(parts, [(job, stored)], read_s=read_s)
         return Submitted(stored, _first_place(job), checked)
     place = await parts.places.ask(stored.id)
     if place is None and job.idempotency_key is not None:
         # A job stays as long as its key. Whoever remembers this one remembers what PostgreSQL has lost: let that decide.
-        parts.shortcuts.keys.forget([job.idempotency_key])
-        stored = await parts.gathering.submit(job)
+        parts.shortcuts.keys.forget([job.scoped_key or ""])
+        stored = await _stored(parts, submitter, job)
         place = await parts.places.ask(stored.id) if stored.duplicate else _first_place(job)
     # One that was there under its id, and is gone, has finished.
     return Submitted(stored, place or Status.COMPLETED, checked)
+
+
+def _is_named(submission: Submission) -> bool:
+    """Whether the caller names it, so that the name must be found among the caller's own."""
+    return submission.id is not None or submission.idempotency_key is not None
+
+
+async def _stored(parts: Parts, submitter: Submitter | None, job: NewJob) -> Enqueued:
+    if submitter is None:
+        return await parts.gathering.submit(job)
+    check_job(submitter, job)
+    async with parts.gate.quotas.counted(submitter, [job]) as stored:
+        stored.append(await parts.gathering.submit(job))
+    return stored[0]
 
 
 def _check_attempts(submission: Submission, found: SubmittableType | None) -> None:
@@ -79,25 +105,27 @@ def _check_payload(submission: Submission, found: SubmittableType | None) -> boo
     return True
 
 
-async def _check_again(parts: Parts, submission: Submission, asked_at: float) -> tuple[SubmittableType | None, bool]:
+async def _check_again(
+    parts: Parts, submission: Submission, owner: Owner | None, asked_at: float
+) -> tuple[SubmittableType | None, bool]:
     """The type and whether it was checked, for a payload that does not fit the schema of some seconds ago: a worker that takes it
     may have started since. `asked_at`: since when the schema must have been read."""
     found = await parts.catalogue.afresh(submission.type, asked_at=asked_at)
     try:
         return found, _check_payload(submission, found)
     except InvalidPayload:
-        if not await _was_stored_before(parts, submission):
+        if not await _was_stored_before(parts, submission, owner):
             raise
     return found, False
 
 
-async def _was_stored_before(parts: Parts, submission: Submission) -> bool:
+async def _was_stored_before(parts: Parts, submission: Submission, owner: Owner | None) -> bool:
     """Whether this repeats a submission that fitted the schema of its day. The store then compares the two: a caller that
     repeats a call after a deploy, because its answer was lost, must not be told that there is no such job."""
     if submission.id is not None and await parts.places.ask(submission.id) is not None:
         return True
     key = submission.idempotency_key
-    return key is not None and key in await parts.views.taken_keys([key])
+    return key is not None and await parts.views.is_key_taken(owner and owner.namespace, key)
 
 
 def _first_place(job: NewJob) -> Status:
@@ -121,12 +149,20 @@ def _is_harmless(asked: Submission, raw: bytes, bytes_max: int) -> bool:
     )
 
 
-async def submit_many(parts: Parts, submissions: Sequence[Submission]) -> tuple[list[Enqueued], int]:
-    """All or none; and how many payloads could not be checked."""
+async def submit_many(parts: Parts, submissions: Sequence[Submission], *, subject: str) -> tuple[list[Enqueued], int]:
+    """All or none; and how many payloads could not be checked. `subject`: who submits them."""
+    quotas = parts.gate.quotas
+    submitter = quotas.find(subject)
+    if submitter is not None:
+        quotas.take(submitter, len(submissions))
+    # One of each for all: jobs that differ in their payload alone are checked once (rows.py).
+    owners = {named: quotas.owner(subject, named=named) for named in (False, True)}
     jobs: list[NewJob] = []
     unchecked = 0
+    declared: list[Declared | None] = []
     asked_at = time.monotonic()
     for n, submission in enumerate(submissions):
+        owner = owners[_is_named(submission)]
         try:
             found = parts.catalogue.known(submission.type)
             if found is None:
@@ -135,16 +171,21 @@ async def submit_many(parts: Parts, submissions: Sequence[Submission]) -> tuple[
             try:
                 checked = _check_payload(submission, found)
             except InvalidPayload:
-                found, checked = await _check_again(parts, submission, asked_at)
+                found, checked = await _check_again(parts, submission, owner, asked_at)
             unchecked += not checked
+            job = new_job(submission, found and found.declared, owner)
+            if submitter is not None:
+                check_job(submitter, job)
         except InvalidJob as error:
             raise _at(n, error) from None
-        jobs.append(new_job(submission, found and found.declared))
+        declared.append(found and found.declared)
+        jobs.append(job)
         if n % _AT_ONCE == _AT_ONCE - 1:
             await asyncio.sleep(0)  # others submit meanwhile
+    await _admit_names(parts, jobs, declared)
     read_s = steady_s()
     try:
-        stored = await parts.intake.enqueue(jobs)
+        stored = await _stored_many(parts, submitter, jobs)
     except RequestError as error:
         raise _found(error, jobs, parts.config.store.payload_bytes_max) from None
     if len(jobs) <= few:
@@ -152,7 +193,23 @@ async def submit_many(parts: Parts, submissions: Sequence[Submission]) -> tuple[
     return stored, unchecked
 
 
-def new_job(asked: Submission, declared: Declared | None) -> NewJob:
+async def _admit_names(parts: Parts, jobs: Sequence[NewJob], declared: Sequence[Declared | None]) -> None:
+    """Refuse queues, types and tags that are new where there is no room for more; the error names the first job."""
+    strange = {n: job for n, job in enumerate(jobs) if not parts.names.knows(job, declared[n])}
+    undeclared = {job.type for n, job in strange.items() if declared[n] is None}
+    if strange and (refused := await parts.names.admit(strange, undeclared)) is not None:
+        raise _at(*refused)
+
+
+async def _stored_many(parts: Parts, submitter: Submitter | None, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    if submitter is None:
+        return await parts.intake.enqueue(jobs)
+    async with parts.gate.quotas.counted(submitter, jobs) as stored:
+        stored.extend(await parts.intake.enqueue(jobs))
+    return stored
+
+
+def new_job(asked: Submission, declared: Declared | None, owner: Owner | None = None) -> NewJob:
     has = declared or _plain
     retry = asked.retry
     return NewJob(
@@ -172,7 +229,8 @@ def new_job(asked: Submission, declared: Declared | None) -> NewJob:
         asked.idempotency_key,
         has.if_too_wide if asked.if_too_wide is None else asked.if_too_wide,
         None,
-        _unsaid(asked) if asked.idempotency_key is not None or asked.id is not None else frozenset(),
+        _unsaid(asked) if _is_named(asked) else frozenset(),
+        owner,
     )
 
 
@@ -209,5 +267,6 @@ def _named(error: RequestError, field: str) -> RequestError:
 def _at(n: int, error: InvalidJob) -> InvalidJob:
     """The same kind of error, at its place among many."""
     placed = error.__class__.__new__(error.__class__)
+    placed.__dict__.update(error.__dict__)
     InvalidJob.__init__(placed, f"jobs[{n}].{error.field}", error.problem)
     return placed

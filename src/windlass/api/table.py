@@ -14,6 +14,7 @@ from windlass.api import (
     probes,
     series,
     stream,
+    submitters,
     system,
 )
 from windlass.api.endpoint import Endpoint
@@ -30,6 +31,7 @@ def table() -> list[Endpoint]:
         *stream.endpoints,
         *auth.endpoints,
         *accounts.endpoints,
+        *submitters.endpoints,
         *probes.endpoints,
         *dev_mail.endpoints,
         *pages.endpoints,

@@ -65,8 +65,8 @@ class Recalled(NamedTuple):
 
 
 class KeyMemory(Protocol):
-    """Remembers who has which idempotency key. Never raises, never waits long, may forget anything at any time; but what it
-    says is true: PostgreSQL would say the same."""
+    """Remembers who has which idempotency key, each with its namespace (model.scoped_key). Never raises, never waits
+    long, may forget anything at any time; but what it says is true: PostgreSQL would say the same."""
 
     async def recall(self, keys: Collection[str]) -> Recalled:
         """Those of the keys that are remembered."""

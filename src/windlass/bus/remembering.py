@@ -12,7 +12,7 @@ from uuid import UUID
 
 from windlass.bus.protocol import Recalled, Remembered, Shortcuts
 from windlass.errors import WindlassError
-from windlass.model import FINISHED, Decision, Enqueued, NewJob, Status
+from windlass.model import FINISHED, Decision, Enqueued, NameKind, NewJob, Status
 from windlass.store.protocol import Intake
 from windlass.store.rows import fingerprint_of
 
@@ -60,7 +60,7 @@ class Remembering:
             return {}, jobs
         known: dict[int, Enqueued] = {}
         for n, job in enumerate(jobs):
-            holder = recalled.found.get(job.idempotency_key or "")
+            holder = recalled.found.get(job.scoped_key or "")
             # An id of the caller's is checked by the store, key or not.
             if holder is not None and job.id is None and self._fingerprint(job) == holder.fingerprint:
                 known[n] = Enqueued(holder.job_id, duplicate=True)
@@ -71,10 +71,10 @@ class Remembering:
             return
         taken: dict[str, Remembered] = {}
         for job, answer in zip(jobs, stored, strict=True):
-            if job.idempotency_key is not None and isinstance(answer, Enqueued):
+            if job.scoped_key is not None and isinstance(answer, Enqueued):
                 fingerprint = self._fingerprint(job)
                 if fingerprint is not None:
-                    taken[job.idempotency_key] = Remembered(answer.id, fingerprint)
+                    taken[job.scoped_key] = Remembered(answer.id, fingerprint)
         self._keys.learn(taken, under=recalled.under)
 
     def _fingerprint(self, job: NewJob) -> bytes | None:
@@ -128,13 +128,17 @@ class Remembering:
         finally:  # also when it fails: it may have been done, and only the answer be lost
             await self._jobs.drop(job_ids)
 
+    async def admit_names(self, kind: NameKind, names: Collection[str], *, most: int) -> set[str]:
+        return await self._intake.admit_names(kind, names, most=most)
+
     async def set_paused(self, queue: str, *, paused: bool) -> None:
         await self._intake.set_paused(queue, paused=paused)
 
 
 def _keys(jobs: Sequence[NewJob]) -> list[str]:
-    """None of a large batch: what it would take to look at each of its payloads once more would hold everybody up, to spare a
-    transaction that all of them share."""
+    """Each in its namespace: one caller's key says nothing about another's. None of a large batch: what it would take
+    to look at each of its payloads once more would hold everybody up, to spare a transaction that all of them
+    share."""
     if len(jobs) > _FEW:
         return []
-    return list({job.idempotency_key: None for job in jobs if job.idempotency_key is not None})
+    return list({key: None for job in jobs if (key := job.scoped_key) is not None})

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from windlass.bus.protocol import Waker
 from windlass.errors import WindlassError
-from windlass.model import FINISHED, Decision, Enqueued, NewJob, Status, Want
+from windlass.model import FINISHED, Decision, Enqueued, NameKind, NewJob, Status, Want
 from windlass.store.protocol import Hints, Intake
 
 
@@ -84,6 +84,9 @@ class Waking:
         self, job_ids: Iterable[UUID], reason: str = "discarded on request"
     ) -> dict[UUID, Status | WindlassError]:
         return await self._intake.discard_many(job_ids, reason)
+
+    async def admit_names(self, kind: NameKind, names: Collection[str], *, most: int) -> set[str]:
+        return await self._intake.admit_names(kind, names, most=most)
 
     async def set_paused(self, queue: str, *, paused: bool) -> None:
         await self._intake.set_paused(queue, paused=paused)

@@ -80,9 +80,10 @@ async def serve(config: Config, door: socket.socket, awaits: str | None = None) 
 
     async with Signals("requests in progress are cut") as signals, AsyncExitStack() as stack:
         # A pool for looking, one for all else: slow lists must not keep submissions waiting.
-        looks = replace(config.store, pool_min=0, pool_max=max(2, config.store.pool_max // 2))
+        bounded = config.store.for_callers()
+        looks = replace(bounded, pool_min=0, pool_max=max(2, bounded.pool_max // 2))
         try:
-            store = await signals.unless_signalled(stack.enter_async_context(open_store(config.store)))
+            store = await signals.unless_signalled(stack.enter_async_context(open_store(bounded, needs="api")))
             looking = await stack.enter_async_context(open_store(looks, beside=store))
         except Interrupted:
             return 0

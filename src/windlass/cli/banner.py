@@ -15,6 +15,11 @@ from windlass.cli.notices import is_json, say
 from windlass.cli.wiring import default_data_dir
 
 _EXAMPLE: Final = '{"type": "add_numbers", "payload": {"a": 2, "b": 3}}'
+_HEALTH: Final = {
+    True: "healthy: no job lost, doubled or miscounted",
+    False: "NOT HEALTHY",
+    None: "not checked: there are too many jobs to read all of them at a start",
+}
 
 
 def show(report: dict[str, Any], *, as_json: bool, curl: str | None = None) -> None:
@@ -47,8 +52,6 @@ def stopped(*, as_json: bool) -> None:
 def _log_report(report: dict[str, Any]) -> None:
     """As a log line, and logs are kept and read by others: without the link that logs its reader in."""
     facts = {name: value for name, value in report.items() if name != "login"}
-    if report.get("login"):
-        facts["log_in"] = "windlass login prints a link"
     if report.get("auth") == "off":
         say("WINDLASS_AUTH=off: whoever reaches this address may do everything", logging.WARNING, url=report["url"])
     say("Windlass is up" if "url" in report else "the database is ready", **facts)
@@ -76,16 +79,19 @@ def _facts(report: dict[str, Any]) -> dict[str, str]:
         **({"data": f"{report['data_dir']}"} if report["data_dir"] else {}),
         "jobs": jobs or "none yet",
         "workers": _workers(report),
-        "store": "healthy: no job lost, doubled or miscounted" if report["healthy"] else "NOT HEALTHY",
+        "store": _HEALTH[report["healthy"]],
     }
     if "url" not in report:
         return facts
-    login = (
-        {"log in": f"{report['login']}  (once, within 15 minutes; another: windlass login)"} if report["login"] else {}
-    )
+    login = {}
+    if report["login"]:
+        login = {"log in": f"{report['login']}  (once, within 15 minutes; another: windlass login)"}
+    elif report["log_in"]:
+        login = {"log in": f"{report['log_in']}  (prints a link; here it is shown on a terminal only)"}
     first = {"API": f"{report['url']}  (reference: {report['url']}/docs)", **login}
     mail = {"mail": f"caught, see {report['mail']}  (SMTP at {report['smtp']})"} if report["mail"] else {}
-    return first | facts | mail | {"types": ", ".join(report["types"])}
+    redis = {"redis": f"Valkey at {report['redis']}  (nothing in it is kept)"} if report.get("redis") else {}
+    return first | facts | mail | redis | {"types": ", ".join(report["types"])}
 
 
 def _workers(report: dict[str, Any]) -> str:

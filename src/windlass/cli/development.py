@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from windlass.cli.listening import port_of
 from windlass.cli.notices import say
@@ -30,9 +31,12 @@ class DevelopmentServers:
     valkey: EmbeddedValkey | None = None
 
     def report(self, url: str) -> dict[str, Any]:
-        if self.mail_socket is None:
-            return {"mail": None, "smtp": None}
-        return {"mail": f"{url}/dev/mail", "smtp": f"127.0.0.1:{port_of(self.mail_socket)}"}
+        found: dict[str, Any] = {"mail": None, "smtp": None, "redis": None}
+        if self.mail_socket is not None:
+            found |= {"mail": f"{url}/dev/mail", "smtp": f"127.0.0.1:{port_of(self.mail_socket)}"}
+        if self.valkey is not None:
+            found |= {"redis": urlsplit(self.valkey.url).netloc.rpartition("@")[2]}  # without its password
+        return found
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Final
@@ -14,18 +14,18 @@ from windlass.config.rules import Rule
 _DROPPED: Final = ("WINDLASS_APP", "WINDLASS_DATA_DIR", "DATABASE_URL")
 
 
-def for_api(config: Config, secret: Path | None) -> dict[str, str]:
-    """`secret`: the file of the one we made, so that it is in no environment."""
+def for_api(config: Config, files: Mapping[str, Path]) -> dict[str, str]:
+    """`files`: those of the secrets we made, by setting, so that they are in no environment."""
     environ = _environ(config, without={*secrets_of(JobsConfig), *secrets_of(ClientConfig)})
     environ = {variable("unready_s"): "0"} | environ  # nobody balances load over one machine, and Ctrl-C shall be quick
     environ |= {variable("host"): config.api.host, variable("port"): str(config.api.port)}
     environ |= _said(config.api, "mail_dir")
     if config.worker.log_format != "json":  # people are told by `up` itself that the API is there, and that it is gone
         environ = {variable("log_level"): "warning"} | environ
-    return environ | ({variable("auth_secret") + "_FILE": str(secret)} if secret is not None else {})
+    return environ | {variable(name) + "_FILE": str(file) for name, file in files.items()}
 
 
-def for_worker(config: Config) -> dict[str, str]:
+def for_worker(config: Config, files: Mapping[str, Path]) -> dict[str, str]:
     """Jobs are other people's code: nothing that opens the API is there for them to find."""
     environ = _environ(config, without={*secrets_of(AuthConfig), *secrets_of(ClientConfig)})
     environ.pop(variable("smtp_password") + "_FILE", None)
@@ -34,6 +34,8 @@ def for_worker(config: Config) -> dict[str, str]:
     if config.worker.log_format == "json" and config.worker.log_jobs == "auto":
         # Its output goes through us (relay.py): whether that ends at a terminal only we can tell.
         environ[variable("log_jobs")] = "all" if sys.stderr.isatty() else "failures"
+    if (key := files.get("payload_keys")) is not None:
+        environ[variable("payload_keys") + "_FILE"] = str(key)
     return environ
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from windlass.model import PENDING, Status
+from windlass.model import statuses_named
 
 if TYPE_CHECKING:
     from windlass.sdk.asks import Filters
@@ -56,7 +56,7 @@ def chosen(
     reason: str | None = None,
 ) -> "Filters":
     said: dict[str, Any] = {
-        "status": _statuses(status) if status else None,
+        "status": [each.value for each in statuses_named(status)] if status else None,
         "type": type_,
         "queue": queue,
         "tag": tag,
@@ -66,14 +66,6 @@ def chosen(
     }
     known: Any = {name: value for name, value in said.items() if value is not None}
     return known  # type: ignore[no-any-return]
-
-
-def _statuses(words: "list[StatusWord]") -> list[str]:
-    """Each once, in the order of a job's life."""
-    named = {word.value for word in words}
-    if "pending" in named:
-        named |= {status.value for status in PENDING}
-    return [status.value for status in Status if status.value in named]
 
 
 def when(option: str, text: str | None, *, ahead: bool = False) -> datetime | None:

@@ -1,5 +1,6 @@
-"""What `windlass up` keeps in its data folder beside the database: the secret that tokens are signed with, and, while it
-runs, the address of its API. The other commands find both there.
+"""What `windlass up` keeps in its data folder beside the database: the secret that tokens are signed with, the key that
+secrets of payloads are encrypted with, the id of its supervisor, and, while it runs, the address of its API. The other
+commands find the secrets and the address there.
 """
 
 import contextlib
@@ -11,19 +12,22 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 from windlass.cli.notices import say
 from windlass.embedded.folder import folder_errors
 from windlass.errors import Misconfigured
 
 SECRET: Final = "auth-secret"  # noqa: S105 - the name of a file
+PAYLOAD_KEY: Final = "payload-key"
 ADDRESS: Final = "address"
+SUPERVISOR: Final = "supervisor"
 _SECRET_BYTES: Final = 32
 
 
-def secret_file(folder: Path) -> Path:
-    """The file with the secret of this folder, which is made when it is first asked for."""
-    file = folder / SECRET
+def secret_file(folder: Path, name: str = SECRET) -> Path:
+    """The file with a secret of this folder, which is made when it is first asked for."""
+    file = folder / name
     with folder_errors(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not file.exists():
@@ -41,7 +45,7 @@ def secret_file(folder: Path) -> Path:
 
 def _make(file: Path) -> None:
     """Whole or not at all, and never over another's: two that start at once must end up with the same one."""
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{SECRET}-") as fresh:  # mode 600
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}-") as fresh:  # mode 600
         fresh.write(secrets.token_urlsafe(48))
         fresh.flush()
         os.fsync(fresh.fileno())
@@ -49,14 +53,32 @@ def _make(file: Path) -> None:
             os.link(fresh.name, file)
 
 
+def former_supervisor(folder: Path) -> UUID | None:
+    """The supervisor of the `up` that used this folder last, if it left its id."""
+    with contextlib.suppress(OSError, ValueError):
+        return UUID((folder / SUPERVISOR).read_text(encoding="utf-8").strip())
+    return None
+
+
+def note_supervisor(folder: Path, supervisor_id: UUID) -> None:
+    """Leave the id of our supervisor for the next `up`, which has to know whose workers died with us."""
+    with folder_errors(folder):
+        _replace(folder / SUPERVISOR, f"{supervisor_id}\n")
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}-", delete=False) as fresh:
+        fresh.write(text)
+    Path(fresh.name).replace(file)
+
+
 @contextlib.contextmanager
 def announced(folder: Path, address: str) -> Iterator[None]:
     """Leave the address of the API in the folder while the block lasts."""
     file = folder / ADDRESS
     with folder_errors(folder):
-        with tempfile.NamedTemporaryFile("w", dir=folder, prefix=f".{ADDRESS}-", delete=False) as fresh:
-            fresh.write(address + "\n")
-        Path(fresh.name).replace(file)
+        _replace(file, address + "\n")
     try:
         yield
     finally:

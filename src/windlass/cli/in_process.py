@@ -55,7 +55,7 @@ class InProcessTransport(httpx2.AsyncBaseTransport):
         from windlass.store.store import open_store  # noqa: PLC0415
 
         try:
-            store = await self._stack.enter_async_context(open_store(self._config.store))
+            store = await self._stack.enter_async_context(open_store(self._config.store.for_callers()))
         except Unavailable as error:
             error.__dict__["sent"] = False  # nothing was asked yet: tried again for as long as the command is patient
             raise

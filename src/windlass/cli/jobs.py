@@ -35,6 +35,7 @@ from windlass.cli.output import (
     span,
     table,
 )
+from windlass.cli.quotas import use_words
 from windlass.errors import JobCancelled, JobFailed, ResultNotStored
 from windlass.model import FINISHED
 
@@ -236,6 +237,8 @@ def explain(job_id: Id, as_json: Json = False) -> None:
             say(f"  {clean(each.code)}: {clean(each.detail)}")
         if each.cure:
             say(f"  → {clean(each.cure)}")
+    if why.submitter is not None:
+        say(f"  counts against the quota of {clean(why.submitter.subject)}: {use_words(why.submitter.quotas)}")
     if why.ahead and why.status == "ready":
         able = f"{why.workers_able} can run it, {why.workers_free} of them now"
         say(f"  ahead of it in its queue: {counted(why.ahead, 'job')}; workers: {able}")

@@ -62,13 +62,13 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first word names; one that is nearly right is named in the error."""
         if args[:2] == ["worker", "list"]:  # else it would ask for an --app, and never say what is wrong
-            raise _USAGE("No such command 'worker list'. Did you mean workers list?", ctx)
+            raise _USAGE("No such command 'worker list'. Did you mean 'workers list'?", ctx)
         try:
             return super().resolve_command(ctx, args)
         except _USAGE as error:
             near = difflib.get_close_matches(args[0], list(_COMMANDS), n=2)
             if near:
-                error.message = f"No such command '{args[0]}'. Did you mean {' or '.join(near)}?"  # type: ignore[attr-defined]
+                error.message = f"No such command '{args[0]}'. Did you mean {' or '.join(map(repr, near))}?"  # type: ignore[attr-defined]
             raise
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
@@ -139,6 +139,7 @@ def _misspoken(error: BaseException) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":  # which has printed it
         return _WRONG_WORDS
     said = error.format_message().rstrip(".") if hasattr(error, "format_message") else str(error)
+    said = said.replace(": Value error, ", ": ")  # Pydantic's words, where typer finds it installed
     where = "" if context is None else f"{' S' if said.endswith('?') else '; s'}ee {context.command_path} --help"
     return _failed(said + where, _WRONG_WORDS)
 

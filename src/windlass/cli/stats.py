@@ -30,7 +30,8 @@ def stats(
     facts([("jobs", f"{found.total:,}"), *((status, f"{n:,}") for status, n in found.statuses.items())])
     if found.needs_decision:
         waiting = counted(found.needs_decision, "held job")
-        say(f"\n{waiting} need a decision: windlass jobs list --reason 'needs decision'")
+        need = "needs" if found.needs_decision == 1 else "need"
+        say(f"\n{waiting} {need} a decision: windlass jobs list --reason 'needs decision'")
     if found.dead_letters is not None:
         say(f"\ndead letters  {'; '.join(_dead_letters(found.dead_letters))}")
     if found.lines:

@@ -28,11 +28,16 @@ def submit(
     delay: Annotated[str | None, typer.Option(help="Not before: 90s, 5m, 2h, 1d.", metavar="SPAN")] = None,
     at: Annotated[str | None, typer.Option(help="Not before this time, as RFC 3339.", metavar="TIME")] = None,
     max_attempts: Annotated[int | None, typer.Option(help="Failures until it is given up.", min=1)] = None,
-    timeout: Annotated[str | None, typer.Option(help="An attempt may take: 30s, 5m.", metavar="SPAN")] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(help="An attempt may take: 30s, 5m. (How long --wait waits: --wait-timeout.)", metavar="SPAN"),
+    ] = None,
     tag: Annotated[list[str] | None, typer.Option(help="A tag; may be given several times.")] = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key: stored once, however often submitted.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is finished, and print its result.")] = False,
-    wait_timeout_s: Annotated[float | None, typer.Option("--wait-timeout", help="Stop waiting, in seconds.")] = None,
+    wait_timeout_s: Annotated[
+        float | None, typer.Option("--wait-timeout", help="With --wait: stop waiting, in seconds.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Submit a job and print its id; with --wait, its result.
@@ -40,10 +45,12 @@ def submit(
     Examples: windlass submit add_numbers '{"a": 2, "b": 3}' --wait · windlass submit email @mail.json --delay 10m ·
     echo '{"text": "abc"}' | windlass submit reverse_string - --priority 5 --tag demo
     """
+    from windlass.sdk.asks import submission  # noqa: PLC0415 - help and completion do without
+
     document = _document(payload)
     delay_s, timeout_s, scheduled_at = seconds("--delay", delay), seconds("--timeout", timeout), when("--at", at)
     with remote.client() as client:
-        handle = client.submit(
+        job = submission(
             type_,
             document,
             name=name,
@@ -57,13 +64,16 @@ def submit(
             tags=tag or [],
             idempotency_key=key,
         )
+        stored = client.submit_one(job)
+        if not stored.payload_checked and not as_json:
+            note("its payload was not checked: no living worker has declared this type, or their versions of it differ")
         if wait:
-            show_end(client.finished(handle.id, wait_timeout_s, on_held=note_held), as_json=as_json)
+            show_end(client.finished(stored.id, wait_timeout_s, on_held=note_held), as_json=as_json)
         elif as_json:
-            say_json({"id": handle.id, "duplicate": handle.duplicate})
+            say_json({"id": stored.id, "duplicate": stored.duplicate, "payload_checked": stored.payload_checked})
         else:
-            say(str(handle.id))
-            if handle.duplicate:
+            say(str(stored.id))
+            if stored.duplicate:
                 note("it was there already")
 
 

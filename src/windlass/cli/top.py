@@ -97,7 +97,12 @@ async def _look(client: "AsyncClient") -> Picture:
     async def newest() -> "list[Job]":
         return [job async for job in client.jobs(limit=_ROWS_MAX)]
 
-    stats, queues, workers, jobs = await asyncio.gather(client.stats(), client.queues(), client.workers(), newest())
+    from windlass.sdk import asks  # noqa: PLC0415 - the other commands do without
+
+    async def first_queues() -> "list[wire.Queue]":  # a page: a dozen are shown, and there may be thousands
+        return (await client.ask(asks.queues())).queues
+
+    stats, queues, workers, jobs = await asyncio.gather(client.stats(), first_queues(), client.workers(), newest())
     return Picture(steady_s(), stats, queues, [each for each in workers if _is_shown(each)], jobs)
 
 

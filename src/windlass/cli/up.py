@@ -9,8 +9,9 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -22,10 +23,11 @@ import typer
 from windlass.auth.gate import check_start
 from windlass.auth.keyring import keyring
 from windlass.auth.tokens import Signer
+from windlass.bus.protocol import NoWaker
 from windlass.cli import banner
 from windlass.cli.development import DevelopmentServers, development_servers
 from windlass.cli.environs import for_api, for_worker
-from windlass.cli.home import announced, secret_file
+from windlass.cli.home import PAYLOAD_KEY, announced, former_supervisor, note_supervisor, secret_file
 from windlass.cli.household import Household, Kept, NeverUp
 from windlass.cli.listening import listening, port_of, url_of
 from windlass.cli.login import link
@@ -39,16 +41,18 @@ from windlass.embedded.binaries import find_postgres, find_valkey
 from windlass.embedded.postgres import EmbeddedPostgres
 from windlass.errors import Misconfigured, Unavailable
 from windlass.extras import Extra, require
-from windlass.model import by_status
 from windlass.store import migrate
 from windlass.store.connections import connect
-from windlass.store.store import open_store
+from windlass.store.store import Store, open_store
+from windlass.worker.aftermath import End, see_off
 from windlass.worker.loading import BUILT_IN
 from windlass.worker.parentage import started_ticks
 
 _LOOK_S: Final = 0.05
 _ANSWER_S: Final = 5.0
 _UP_WITHIN_S: Final = 60.0
+_HEALTHY_WITHIN_S: Final = 2.0  # a start does not wait longer for the whole store to be read
+_QUEUES_TOLD: Final = 100
 _STOP_S: Final = 10.0  # on top of what jobs get to finish in, and of a lease
 
 DataDir = Annotated[
@@ -86,12 +90,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was asked for, and where it is. `secret`: the file of a secret of our own making."""
+    """What was asked for, and where it is. `secrets`: by setting, the files of secrets of our own making."""
 
     config: Config
     folder: Path
     door: socket.socket | None
-    secret: Path | None
+    secrets: Mapping[str, Path]
     apps: str
     demo: bool
     as_json: bool
@@ -152,11 +156,11 @@ def up(
     apps = ",".join([BUILT_IN, *checked_specs(app or [])])
     try:
         with home(config, data_dir, ephemeral=ephemeral) as folder:
-            config, secret = (config, None) if once else _with_secret(config, folder)
+            config, secrets = (config, {}) if once else _with_secrets(config, folder)
             door = None if once else _door(config)
             if door is not None:
                 config = replace(config, api=replace(config.api, port=port_of(door)))
-            plan = Plan(config, folder, door, secret, apps, demo, as_json, reload)
+            plan = Plan(config, folder, door, secrets, apps, demo, as_json, reload)
             if config.store.database_url is None and not once:
                 first = "" if (folder / "postgres").exists() else ", with a new data folder"
                 say(f"starting PostgreSQL{first} …")
@@ -190,13 +194,18 @@ def _embedded(find: Callable[[], object]) -> list[Extra]:
     return []
 
 
-def _with_secret(config: Config, folder: Path) -> tuple[Config, Path | None]:
-    """The configuration with something to sign with: where nothing is set, a secret that the folder keeps."""
-    auth = config.auth
-    if auth.auth != "on" or auth.auth_algorithm != "HS256" or auth.auth_secret is not None:
-        return config, None
-    file = secret_file(folder)
-    return replace(config, auth=replace(auth, auth_secret=file.read_text(encoding="utf-8").strip())), file
+def _with_secrets(config: Config, folder: Path) -> tuple[Config, dict[str, Path]]:
+    """The configuration with something to sign and to encrypt with: where nothing is set, secrets that the folder keeps."""
+    files: dict[str, Path] = {}
+    auth, store = config.auth, config.store
+    if auth.auth == "on" and auth.auth_algorithm == "HS256" and auth.auth_secret is None:
+        files["auth_secret"] = file = secret_file(folder)
+        auth = replace(auth, auth_secret=file.read_text(encoding="utf-8").strip())
+    # Only with a database of our own: workers elsewhere could not decrypt what is stored in another.
+    if store.database_url is None and store.payload_keys is None:
+        files["payload_keys"] = file = secret_file(folder, PAYLOAD_KEY)
+        store = replace(store, payload_keys=file.read_text(encoding="utf-8").strip())
+    return replace(config, auth=auth, store=store), files
 
 
 def _door(config: Config) -> socket.socket:
@@ -207,7 +216,7 @@ def _door(config: Config) -> socket.socket:
 def _run(plan: Plan, server: EmbeddedPostgres | None) -> None:
     if plan.door is not None:
         say("preparing the database …")
-    report = run(prepare(plan.config))
+    report = run(prepare(plan.config, healthy_within_s=None if plan.door is None else _HEALTHY_WITHIN_S))
     report |= {"data_dir": None if server is None else str(server.data_dir)}
     if plan.door is None:
         banner.show(report, as_json=plan.as_json)
@@ -215,6 +224,8 @@ def _run(plan: Plan, server: EmbeddedPostgres | None) -> None:
     try:
         with contextlib.ExitStack() as leaving:
             story = Story(plan, report, uuid4(), leaving)
+            if server is not None:
+                _succeed(plan, story.supervisor_id)
             stage = run(_live(story, plan.door, server))
     except NeverUp as problem:
         # Who refuses to start has said why, in its own line.
@@ -224,6 +235,32 @@ def _run(plan: Plan, server: EmbeddedPostgres | None) -> None:
     banner.stopped(as_json=plan.as_json)
     if stage >= 3:
         raise typer.Exit(128 + signal.SIGINT)
+
+
+def _succeed(plan: Plan, supervisor_id: UUID) -> None:
+    """Give back what the workers of the `up` before us held, if it was killed together with its database.
+
+    We own the data folder, so it is dead, and its workers died with it: their jobs need not wait for the leases to end.
+    """
+    former = former_supervisor(plan.folder)
+    if former is not None and (count := run(_give_back(plan.config, former))):
+        say(f"the last `windlass up` was killed: the jobs of its {counted(count, 'worker')} start again")
+    note_supervisor(plan.folder, supervisor_id)
+
+
+async def _give_back(config: Config, former: UUID) -> int:
+    """Returns how many workers of that supervisor nobody had buried."""
+    async with open_store(replace(config.store, pool_min=0, pool_max=2)) as store:
+        workers = await store.views.workers()
+        # Nobody knows which of their jobs had begun, and the machine may have lost power: no start is charged.
+        ends = [
+            End(worker.id, crashed=False, begun=None, name=worker.name)
+            for worker in workers
+            if worker.supervisor_id == former and worker.died_at is None
+        ]
+        if ends:
+            await see_off(ends, store.upkeep, store.claims(), NoWaker())
+        return len(ends)
 
 
 def _unexplained(what: str) -> Unavailable:
@@ -241,8 +278,8 @@ async def _live(story: Story, door: socket.socket, server: EmbeddedPostgres | No
     worker = ["worker", "--app", plan.apps, "--supervisor", supervisor_id, *(["--reload"] if plan.reload else [])]
     household = Household(
         [
-            Kept("the API", api, for_api(config, plan.secret), [door.fileno()]),
-            Kept("the worker", worker, for_worker(config)),
+            Kept("the API", api, for_api(config, plan.secrets), [door.fileno()]),
+            Kept("the worker", worker, for_worker(config, plan.secrets)),
         ],
         drain_s=config.worker.drain_s,
         patience_s=max(config.worker.drain_s, config.api.api_drain_s) + config.lease.lease_ttl_s + _STOP_S,
@@ -272,10 +309,13 @@ async def _tell(story: Story, household: Household) -> None:
     household.is_up = True
     story.leaving.enter_context(announced(plan.folder, plan.url))  # not before: types would be unknown still
     signer = _signer(plan.config.auth)
+    # Only where a person looks: what goes to a file or a program is kept, and read by others.
+    shown = signer if sys.stdout.isatty() else None
     told = story.report | {
         "url": plan.url,
         "auth": plan.config.auth.auth,
-        "login": None if signer is None else link(plan.url, signer),
+        "login": None if shown is None else link(plan.url, shown),
+        "log_in": None if signer is None else f"{banner.command(plan.folder)} login",
         "workers": len(plan.config.worker.widths),
         "threads": list(plan.config.worker.widths),
         "types": sorted(types),
@@ -283,7 +323,7 @@ async def _tell(story: Story, household: Household) -> None:
         **plan.beside.report(plan.url),
         "up_after_s": round(_age_s(), 2),
     }
-    banner.show(told, as_json=plan.as_json, curl=_curl(plan, signer))
+    banner.show(told, as_json=plan.as_json, curl=_curl(plan, shown))
     if plan.demo:
         from windlass.cli.demo import go_on  # noqa: PLC0415
 
@@ -298,7 +338,7 @@ def _signer(auth: AuthConfig) -> Signer | None:
 def _curl(plan: Plan, signer: Signer | None) -> str:
     if plan.config.auth.auth == "off":
         return banner.curl_line(plan.url, None)
-    if plan.secret is not None:
+    if "auth_secret" in plan.secrets:
         return banner.curl_line(plan.url, f"$({banner.command(plan.folder)} token create --scope submit,read)")
     # No command would find out what to sign with: the token itself, or a place for one.
     token = "$TOKEN" if signer is None else signer.sign("curl", ["submit", "read"], plan.config.auth.token_ttl_s)
@@ -333,8 +373,9 @@ async def _is_ready(url: str) -> bool:
         return False
 
 
-async def prepare(config: Config) -> dict[str, Any]:
-    """Migrate, then look at everything a newcomer would ask about."""
+async def prepare(config: Config, *, healthy_within_s: float | None) -> dict[str, Any]:
+    """Migrate, then look at what a newcomer would ask about. Nothing here takes longer because there is much in the
+    store: what cannot be told in time must not keep the processes from starting."""
     connection = await connect(config.store, direct=True)
     try:
         applied = await migrate.upgrade(connection, config.store.schema, ahead=config.store.partitions_ahead)
@@ -344,14 +385,25 @@ async def prepare(config: Config) -> dict[str, Any]:
     async with open_store(replace(config.store, pool_min=1, pool_max=2)) as store:
         await store.upkeep.roll_partitions()
         living = [worker for worker in await store.views.workers() if worker.alive]
+        statuses = (await store.views.summary(lines=0)).statuses
         return {
             "database": redacted(config.store.database_url or ""),
             "postgresql": version,
             "schema": config.store.schema,
             "migrations_applied": applied,
-            "jobs": {status.value: n for status, n in by_status(await store.views.counts()).items()},
-            "queues": [queue.name for queue in await store.views.queues()],
+            "jobs": {status.value: n for status, n in statuses.items()},
+            "queues": [queue.name for queue in await store.views.queues(limit=_QUEUES_TOLD)],
             "workers": len(living),
             "other_workers": len(living),
-            "healthy": (await store.views.check()).clean,
+            "healthy": await _is_healthy(store, healthy_within_s),
         }
+
+
+async def _is_healthy(store: Store, within_s: float | None) -> bool | None:
+    """Whether no job is lost, doubled or miscounted. None: not known, for there are too many to read all of them in
+    time."""
+    try:
+        async with asyncio.timeout(within_s):
+            return (await store.views.check()).clean
+    except (TimeoutError, Unavailable):
+        return None

@@ -8,6 +8,17 @@ import typer
 from windlass.cli import remote
 from windlass.cli.key import Scopes, scopes
 from windlass.cli.output import Json, Yes, clean, confirm, moment, say, say_json, table
+from windlass.cli.quotas import (
+    AllThreads,
+    Longest,
+    Namespace,
+    Rate,
+    Waiting,
+    Widest,
+    namespace_words,
+    quota_said,
+    quota_words,
+)
 
 app = typer.Typer(help="Add, list and remove people who log in.", no_args_is_help=True)
 
@@ -15,17 +26,30 @@ Name = Annotated[str, typer.Argument(help="The name to log in with.", metavar="N
 
 
 @app.command()
-def create(name: Name, scope: Scopes = "read", as_json: Json = False) -> None:
+def create(
+    name: Name,
+    scope: Scopes = "read",
+    waiting: Waiting = None,
+    threads: AllThreads = None,
+    thread_demand: Widest = None,
+    timeout: Longest = None,
+    rate: Rate = None,
+    namespace: Namespace = None,
+    as_json: Json = False,
+) -> None:
     """Add a user. The password is asked for, or read from stdin where that is no terminal.
 
-    Examples: windlass user create ann --scope operate,read · windlass user create ann --scope read < password.txt
+    Examples: windlass user create ann --scope operate,read · windlass user create ann --scope submit --waiting 100 <
+    password.txt
     """
+    quota = quota_said(waiting, threads, thread_demand, timeout, rate)
     password = new_password()
     with remote.client() as client:
         from windlass import wire  # noqa: PLC0415 - help and completion do without
         from windlass.sdk import asks  # noqa: PLC0415
 
-        made = client.ask(asks.add_user(wire.NewUser(name=name, password=password, scopes=scopes(scope))))
+        user = wire.NewUser(name=name, password=password, scopes=scopes(scope), quota=quota, namespace=namespace)
+        made = client.ask(asks.add_user(user))
     say_json(made) if as_json else say(f"{clean(made.name)} may {', '.join(made.scopes)}")
 
 
@@ -43,8 +67,8 @@ def list_(as_json: Json = False) -> None:
         say_json(found)
         return
     table(
-        ["name", "scopes", "created"],
-        ((each.name, ",".join(each.scopes), moment(each.created_at)) for each in found.users),
+        ["name", "scopes", "created", "quota"],
+        ((each.name, ",".join(each.scopes), moment(each.created_at), quota_words(each.quota)) for each in found.users),
         empty="no users",
     )
 
@@ -93,6 +117,46 @@ def set_scopes(
 
         changed = client.ask(asks.set_scopes(name, wire.NewScopes(scopes=scopes(scope))))
     say_json(changed) if as_json else say(f"{clean(changed.name)} may {', '.join(changed.scopes)}")
+
+
+@app.command("quota")
+def set_quota(
+    name: Name,
+    waiting: Waiting = None,
+    threads: AllThreads = None,
+    thread_demand: Widest = None,
+    timeout: Longest = None,
+    rate: Rate = None,
+    as_json: Json = False,
+) -> None:
+    """Set what a user may submit. What is not given has no limit.
+
+    Examples: windlass user quota ann --waiting 100 --thread-demand 4 --timeout 10m · windlass user quota ann
+    """
+    quota = quota_said(waiting, threads, thread_demand, timeout, rate)
+    with remote.client() as client:
+        from windlass.sdk import asks  # noqa: PLC0415
+
+        changed = client.ask(asks.set_quota(name, quota))
+    say_json(changed) if as_json else say(f"{clean(changed.name)} has the quota: {quota_words(changed.quota)}")
+
+
+@app.command("namespace")
+def set_namespace(
+    name: Name,
+    namespace: Annotated[str | None, typer.Argument(help="Left out: the user's own.", metavar="[NAMESPACE]")] = None,
+    as_json: Json = False,
+) -> None:
+    """Set with whom a user shares idempotency keys and ids.
+
+    Examples: windlass user namespace ann shop · windlass user namespace ann
+    """
+    with remote.client() as client:
+        from windlass import wire  # noqa: PLC0415
+        from windlass.sdk import asks  # noqa: PLC0415
+
+        changed = client.ask(asks.set_namespace(name, wire.NewNamespace(namespace=namespace)))
+    say_json(changed) if as_json else say(f"{clean(changed.name)} uses {namespace_words(changed.namespace)}")
 
 
 def new_password() -> str:

@@ -140,7 +140,7 @@ async def serve(crew: Crew) -> int:
         own = replace(config.store, pool_min=1, pool_max=3)
         chores = replace(config.store, pool_min=0, pool_max=4)
         try:
-            store = await signals.unless_signalled(stack.enter_async_context(open_store(own)))
+            store = await signals.unless_signalled(stack.enter_async_context(open_store(own, needs="worker")))
             leaders = await stack.enter_async_context(open_store(chores, beside=store))
         except Interrupted:
             return 0

@@ -27,6 +27,7 @@ from windlass.config.roles import (
 from windlass.config.rules import Rule, variable
 from windlass.errors import Misconfigured
 from windlass.queue_names import is_served_name
+from windlass.sealing import payload_keys
 
 __all__ = [
     "ApiConfig",
@@ -215,6 +216,10 @@ def _unreadable(config: Config) -> Iterator[str]:
             parse_redis_url(config.redis.redis_url)
         except ValueError as error:
             yield f"{variable('redis_url')}: {error}"
+    try:
+        payload_keys(config.store.payload_keys)
+    except ValueError as problem:
+        yield f"{variable('payload_keys')}: {problem}"
     try:
         queue_weights(config.worker.queues)
     except ValueError as problem:

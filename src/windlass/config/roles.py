@@ -3,8 +3,8 @@
 A field `lease_ttl_s` is set by WINDLASS_LEASE_TTL_S; a secret also by WINDLASS_…_FILE, which names a file.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 from windlass.config.rules import setting
 from windlass.payload import payload_bytes_max
@@ -40,6 +40,13 @@ class StoreConfig:
     pool_min: int = setting(2, "connections kept open per process", unit="connections", least=0, most=1000)
     pool_max: int = setting(10, "connections per process at most", unit="connections", least=2, most=1000)
     statement_timeout_s: float = setting(30.0, "a statement is given up after", unit="s", least=0.1, most=3600)
+    request_timeout_s: float = setting(
+        5.0,
+        "whoever submits or looks, by the API or from Python, waits for the database at most; the API then answers 503",
+        unit="s",
+        least=0.1,
+        most=3600,
+    )
     lock_timeout_s: float = setting(
         2.0,
         "a wait for an idempotency key that another transaction holds is given up after",
@@ -64,9 +71,19 @@ class StoreConfig:
     type_retention_days: int = setting(
         30, "a type that no worker has declared for so long is forgotten", unit="days", least=1, most=3650
     )
+    audit_retention_days: int = setting(
+        400, "entries of the audit are kept for; the last 30 days always; 0: for ever", unit="days", least=0, most=3650
+    )
     partitions_ahead: int = setting(3, "partitions made before they are needed", unit="partitions", least=1, most=60)
     payload_bytes_max: int = setting(
         payload_bytes_max, "the largest payload of a job", unit="bytes", least=1024, most=64 * _mib
+    )
+    payload_keys: str | None = setting(
+        None,
+        "what the headers of webhooks are encrypted with in the database, 32 random characters or more; several, separated by "
+        "blanks: the first encrypts, all decrypt; not set: they are stored as they are",
+        unit="keys",
+        secret=True,
     )
     key_ttl_s: float = setting(
         float(_day_s),
@@ -75,6 +92,10 @@ class StoreConfig:
         least=60,
         most=366 * _day_s,
     )
+
+    def for_callers(self) -> Self:
+        """The same for a process whose callers wait for an answer: it gives up sooner than a worker."""
+        return replace(self, statement_timeout_s=min(self.statement_timeout_s, self.request_timeout_s))
 
     @property
     def retention_s(self) -> float:
@@ -177,6 +198,20 @@ class WorkerConfig:
     isolated_mib_max: int = setting(
         512, "a process of isolated jobs is replaced when it has grown beyond", unit="MiB", least=16, most=1_048_576
     )
+    frozen_s: float = setting(
+        15.0,
+        "a worker process that is stopped (SIGSTOP, a debugger) is killed, and its jobs given back, after; 0: never",
+        unit="s",
+        least=0,
+        most=_day_s,
+    )
+    replacing_max: int = setting(
+        2,
+        "workers that lost threads or have grown finish their jobs beside their successors, at most so many at a time",
+        unit="processes",
+        least=1,
+        most=_processes_max,
+    )
     worker_mib_max: int = setting(
         0,
         "a worker process grown beyond this finishes its jobs and is replaced; 0: never",
@@ -239,6 +274,17 @@ class ApiConfig:
         least=0,
         most=_day_s,
     )
+    queues_max: int = setting(
+        1000,
+        "queues that submissions may make; those that workers or types name come on top",
+        unit="queues",
+        least=1,
+        most=1_000_000,
+    )
+    types_max: int = setting(
+        1000, "types that submissions may make where unknown ones are accepted", unit="types", least=1, most=1_000_000
+    )
+    tags_max: int = setting(100_000, "different tags that submissions may make", unit="tags", least=1, most=100_000_000)
     unready_s: float = setting(
         0.5,
         "a shutdown answers /readyz with no, and all else as before, for; then it closes the listener",
@@ -328,7 +374,11 @@ class JobsConfig:
         20 * _mib, "the largest image that is fetched", unit="bytes", least=1024, most=1024 * _mib
     )
     image_pixels_max: int = setting(
-        50_000_000, "the largest image that is opened", unit="pixels", least=1000, most=1_000_000_000
+        50_000_000,
+        "the largest image that is opened, and what is opened together on a machine",
+        unit="pixels",
+        least=1000,
+        most=1_000_000_000,
     )
 
 

@@ -5,7 +5,8 @@
 
 The folder holds `pgdata` (the cluster), `server.log`, two lock files and the socket. Data survives restarts and any
 kill: durability is PostgreSQL's default. A first start takes about a second, a later one a tenth of that.
-Connections come over a socket in a private folder, or over loopback with a random password.
+Connections come over a socket in a private folder, or over loopback with a random password. Where the server runs as
+another user than we, only we may connect over the socket (peer_auth.py).
 """
 
 import contextlib
@@ -24,6 +25,7 @@ from urllib.parse import quote
 from windlass.embedded import privilege
 from windlass.embedded.binaries import find_postgres, postgres_major
 from windlass.embedded.folder import DataFolder, folder_errors, write_private
+from windlass.embedded.peer_auth import write_peer_auth
 from windlass.embedded.privilege import Identity
 from windlass.embedded.process import Guarded, Program, Refused, free_port, poll_until, tail
 from windlass.embedded.server import EmbeddedServer
@@ -37,6 +39,7 @@ DEFAULTS: Mapping[str, str] = {
     "checkpoint_timeout": "15min",
 }
 _OURS = ("port", "listen_addresses", "unix_socket_directories", "unix_socket_permissions", "data_directory")
+_PASSWORD = "password"  # noqa: S105 - the name of its file
 _SOCKET_PORT = "5432"  # only a part of the socket's name
 _INITDB_TIMEOUT_S = 120.0
 # Recovery after a crash replays up to max_wal_size; giving up early would begin it again for ever.
@@ -83,7 +86,7 @@ class EmbeddedPostgres(EmbeddedServer):
                 options = _options({**self._settings, **address})
                 argv = (str(programs / "postgres"), "-D", str(self._cluster), *options)
                 program = Program(argv, self._new_log(), _STOP, signal.SIGINT, run_dir=self._run_dir)
-                self._guarded = self._guard(program, folder, lock_fd, self._cluster)
+                self._guarded = self._guard(program, folder, lock_fd, self._cluster, serves=True)
                 if self._came_up(self._guarded):
                     self._url = self._url_for(address)
                     return
@@ -113,19 +116,23 @@ class EmbeddedPostgres(EmbeddedServer):
                 step = self._guard(program, folder, lock_fd, fresh)
                 if step.wait(_INITDB_TIMEOUT_S) != 0:
                     raise self._failed("the first set-up of PostgreSQL failed", program.log)
-            write_private(fresh / "password", password)
-            self._identities[0].give(fresh / "password")
+            write_private(fresh / _PASSWORD, password)
+            self._identities[0].give_secret(fresh / _PASSWORD)
             fresh.rename(self._cluster)
         _sync(self.data_dir)
 
-    def _guard(self, program: Program, folder: DataFolder, lock_fd: int, cluster: Path) -> Guarded:
-        """Start a program under the best identity that this machine allows, and stay with that identity."""
+    def _guard(
+        self, program: Program, folder: DataFolder, lock_fd: int, cluster: Path, *, serves: bool = False
+    ) -> Guarded:
+        """Start a program under the best identity that this machine allows, and stay with that identity. `serves`: it
+        takes connections."""
         reach = privilege.reach_of(cluster, Path(program.argv[0]).parent)
         while True:
             identity = self._identities[0]
             self._hand_over(identity, folder, cluster)
+            argv = (*program.argv, *(_options(write_peer_auth(cluster, identity)) if serves else ()))
             try:
-                return Guarded(replace(program, identity=str(identity), reach=reach), lock_fd)
+                return Guarded(replace(program, argv=argv, identity=str(identity), reach=reach), lock_fd)
             except Refused as refused:
                 if refused.step == "exec" or len(self._identities) == 1:
                     raise _explain(refused, program, identity) from refused
@@ -137,6 +144,8 @@ class EmbeddedPostgres(EmbeddedServer):
         if self._run_dir is not None:
             identity.give(self._run_dir)
         identity.give_tree(cluster)
+        if (cluster / _PASSWORD).exists():
+            identity.give_secret(cluster / _PASSWORD)
 
     def _choose_address(self, folder: DataFolder) -> dict[str, str]:
         if self._listen == "tcp":
@@ -149,7 +158,7 @@ class EmbeddedPostgres(EmbeddedServer):
     def _url_for(self, address: Mapping[str, str]) -> str:
         if self._run_dir is not None:
             return f"postgresql://{NAME}@/{NAME}?host={quote(str(self._run_dir), safe='/')}"
-        password = (self._cluster / "password").read_text().strip()
+        password = (self._cluster / _PASSWORD).read_text().strip()
         return f"postgresql://{NAME}:{password}@127.0.0.1:{address['port']}/{NAME}"
 
     def _came_up(self, guarded: Guarded) -> bool:

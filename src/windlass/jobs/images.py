@@ -1,26 +1,33 @@
 """resize_image: a picture in, a smaller one out.
 
-Pictures come from strangers. Only the formats named here are opened, by their contents; a picture of more pixels than
-allowed is refused by what its head says, before any of them is unpacked (a bomb of a few kilobytes may hold gigabytes);
-and nothing of the original but its pixels and colour profile goes into the new one: no place where a photo was taken.
+Pictures come from strangers. Each is unpacked in a child process with a memory limit, which is killed when its time is
+up; pictures that are unpacked at the same time share a budget of pixels (pixel_budget.py). Only the formats and decoders named
+here are used; a picture of more pixels than allowed is refused by what its head says, before any of them is unpacked (a
+bomb of a few kilobytes may hold gigabytes); and nothing of the original but its pixels and colour profile goes into the
+new one: no place where a photo was taken.
 """
 
 import base64
 import binascii
 import io
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from windlass import AsyncContext, Fail, RetryPolicy
+from windlass import AsyncContext, Fail
 from windlass.jobs.home import app, means
+from windlass.jobs.pixel_budget import reserved
 
 Format = Literal["jpeg", "png", "webp", "gif"]
 Side = Annotated[int, Meta(ge=1, le=20_000, description="pixels")]
 Quality = Annotated[int, Meta(ge=1, le=100)]
 
 _READ: Final = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
+# All written in C. The one for packed BMPs is written in Python: a kilobyte kept it busy for 16 s.
+_DECODERS: Final = frozenset({"jpeg", "zip", "gif", "raw"})
 # What a picture becomes if no format is asked for. Some cameras and phones put several pictures into one JPEG: MPO.
 _KEPT_AS: Final[dict[str, Format]] = {
     "jpeg": "jpeg",
@@ -32,12 +39,17 @@ _KEPT_AS: Final[dict[str, Format]] = {
 }
 _WITHOUT_ALPHA: Final = frozenset({"jpeg"})
 _result_bytes_max: Final = 760_000  # as base64, with the rest of the result, less than the mebibyte a result may have
+_result_pixels_max: Final = 16_000_000
+_memory_mb: Final = 1_024  # 50 million pixels of WebP need 850
+_gap: Final = 2  # a picture is averaged to twice its new size, then resampled: nobody sees the difference
+_strip_pixels: Final = 1_000_000
 _ORIENTATION: Final = 0x0112
+_TURNED: Final = frozenset({5, 6, 7, 8})
 _profile_bytes_max: Final = 65_536
 _DATA_URL: Final = re.compile(r"data:[\w.+/-]{0,100}(?:;[\w=.-]{0,60}){0,4};base64,", re.IGNORECASE)
 
 
-@app.job(timeout=120, max_attempts=4, retry=RetryPolicy(base_s=5, cap_s=300))
+@app.job(timeout=120, isolation="process", memory_limit_mb=_memory_mb)
 async def resize_image(
     ctx: AsyncContext,
     source: Annotated[str, Meta(min_length=1, description="base64, a data: URL, or an https:// URL")],
@@ -54,8 +66,9 @@ async def resize_image(
         raise Fail("say width, height or both")
     data = await _fetched(source) if source[:8].lower().startswith(("http://", "https://")) else _uploaded(source)
     pixels_max = means().config.image_pixels_max
-    # In a thread that hears of a stop: unpacking blocks.
-    (made,) = await ctx.map_chunks(lambda some: shrunk(some[0], width, height, format, quality, pixels_max), [data])
+    async with reserved(pixels_to_unpack(data, width, height, pixels_max), pixels_max):
+        # In a thread that hears of a stop, where the job does not run in a child: unpacking blocks.
+        (made,) = await ctx.map_chunks(lambda some: shrunk(some[0], width, height, format, quality, pixels_max), [data])
     return {"image": base64.b64encode(made.pop("data")).decode(), **made}
 
 
@@ -84,30 +97,24 @@ def _uploaded(source: str) -> bytes:
         raise Fail("source is neither base64 nor an https:// address") from None
 
 
+def pixels_to_unpack(data: bytes, width: int | None, height: int | None, pixels_max: int) -> int:
+    """How many pixels it has once unpacked, by its head: a JPEG is unpacked at a half, a quarter or an eighth."""
+    with _opened(data, pixels_max) as picture:
+        picture.draft("RGB", _box(picture, width, height))
+        return int(picture.width * picture.height)
+
+
 def shrunk(
     data: bytes, width: int | None, height: int | None, kind: Format | None, quality: int, pixels_max: int
 ) -> dict[str, Any]:
     """The smaller picture and what there is to say of it. Blocks."""
-    from PIL import Image, ImageOps, UnidentifiedImageError  # noqa: PLC0415
-
-    if Image.MAX_IMAGE_PIXELS is not None:  # the library's own limit must not undercut what the settings allow
-        Image.MAX_IMAGE_PIXELS = max(Image.MAX_IMAGE_PIXELS, pixels_max)
-    try:
-        with Image.open(io.BytesIO(data), formats=_READ) as picture:
-            size, was = picture.size, str(picture.format).lower()
-            _refuse_bomb(size, pixels_max)
-            box = _box(size, width, height, turned=picture.getexif().get(_ORIENTATION, 1) in {5, 6, 7, 8})
-            picture.draft("RGB", box)  # JPEG: unpacked at a half, a quarter or an eighth, in a third of the time
-            profile = picture.info.get("icc_profile")
-            small = _with_plain_colours(picture)
-            small.thumbnail(box, Image.Resampling.LANCZOS)
-            small = ImageOps.exif_transpose(small)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise Fail(f"the image has more than {pixels_max:,} pixels") from None
-    except UnidentifiedImageError:
-        raise Fail("source is no image; read are JPEG, PNG, WebP, GIF and BMP") from None
-    except (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError) as error:
-        raise Fail(f"the image is damaged ({type(error).__name__})") from None
+    with _opened(data, pixels_max) as picture:
+        size, was = picture.size, str(picture.format).lower()
+        box = _box(picture, width, height)
+        orientation = picture.getexif().get(_ORIENTATION, 1)
+        profile = picture.info.get("icc_profile")
+        picture.draft("RGB", box)
+        small = _upright(_fitted(picture, box), orientation)
     kind = kind or _KEPT_AS[was]
     saved = _saved(small, kind, quality, profile)
     about = {"format": kind, "width": small.width, "height": small.height, "bytes": len(saved)}
@@ -118,6 +125,28 @@ def shrunk(
     }
 
 
+@contextmanager
+def _opened(data: bytes, pixels_max: int) -> Iterator[Any]:
+    """The picture with its head read. What is wrong with it, now or when it is unpacked, is raised as Fail."""
+    from PIL import Image, UnidentifiedImageError  # noqa: PLC0415
+
+    Image.MAX_IMAGE_PIXELS = (
+        None  # refused here, in our words: the library would warn of each, or refuse by its own limit
+    )
+    try:
+        with Image.open(io.BytesIO(data), formats=_READ) as picture:
+            _refuse_bomb(picture.size, pixels_max)
+            if not {tile[0] for tile in picture.tile} <= _DECODERS:
+                raise Fail("the image is packed in a way that is not read; save it as PNG")
+            yield picture
+    except UnidentifiedImageError:
+        raise Fail("source is no image; read are JPEG, PNG, WebP, GIF and BMP") from None
+    except MemoryError:
+        raise Fail(f"the image needs more than {_memory_mb:,} MiB of memory") from None
+    except (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError) as error:
+        raise Fail(f"the image is damaged, or needs too much memory ({type(error).__name__})") from None
+
+
 def _refuse_bomb(size: tuple[int, int], pixels_max: int) -> None:
     if size[0] * size[1] > pixels_max:
         raise Fail(
@@ -125,20 +154,65 @@ def _refuse_bomb(size: tuple[int, int], pixels_max: int) -> None:
         )
 
 
-def _box(size: tuple[int, int], width: int | None, height: int | None, *, turned: bool) -> tuple[int, int]:
-    """What it has to fit into, as the pixels lie in the file: a camera held upright stores its pictures lying down."""
-    if turned:
+def _box(picture: Any, width: int | None, height: int | None) -> tuple[int, int]:
+    """What it has to fit into, as the pixels lie in the file: a camera held upright stores its pictures lying down. In
+    its proportions."""
+    if picture.getexif().get(_ORIENTATION, 1) in _TURNED:
         width, height = height, width
-    return min(width or size[0], size[0]), min(height or size[1], size[1])
+    across, down = picture.size
+    scale = min((width or across) / across, (height or down) / down, 1.0)
+    box = max(1, round(across * scale)), max(1, round(down * scale))
+    if box[0] * box[1] > _result_pixels_max:
+        raise Fail(f"the result would have {box[0]:,} by {box[1]:,} pixels; the most is {_result_pixels_max:,}")
+    return box
 
 
-def _with_plain_colours(picture: Any) -> Any:
-    """Palettes and the rest as RGB(A): between the colours of a palette nothing can be in between."""
-    if picture.mode in {"RGB", "RGBA", "L"}:
-        picture.load()
-        return picture
-    clear = picture.mode in {"LA", "PA", "La", "RGBa"} or "transparency" in picture.info
-    return picture.convert("RGBA" if clear else "RGB")
+def _fitted(picture: Any, box: tuple[int, int]) -> Any:
+    """The picture in this size, as L, RGB or RGBA. Averaged strip by strip, so that a palette or clear parts take no second
+    copy of all pixels: 50 million of a palette took 970 MB."""
+    from PIL import Image  # noqa: PLC0415
+
+    picture.load()
+    mode = _plain_mode(picture)
+    by = tuple(max(1, side // wanted // _gap) for side, wanted in zip(picture.size, box, strict=True))
+    if mode == picture.mode and by == (1, 1):
+        averaged = picture
+    else:
+        averaged = Image.new(mode, (-(-picture.width // by[0]), -(-picture.height // by[1])))
+        rows = max(1, _strip_pixels // picture.width // by[1]) * by[1]
+        for top in range(0, picture.height, rows):
+            strip = picture.crop((0, top, picture.width, min(top + rows, picture.height)))
+            strip = strip.convert("RGBA").convert(mode) if mode == "RGBa" else strip.convert(mode)
+            averaged.paste(strip if by == (1, 1) else strip.reduce(by), (0, top // by[1]))
+        picture.close()
+    # What is left over at the edges by averaging: 7 pixels by twos are three and a half.
+    exact = (0.0, 0.0, picture.width / by[0], picture.height / by[1])
+    small = averaged if averaged.size == box else averaged.resize(box, Image.Resampling.LANCZOS, box=exact)
+    return small.convert("RGBA") if mode == "RGBa" else small
+
+
+def _plain_mode(picture: Any) -> str:
+    """Palettes and the rest as RGB: between the colours of a palette nothing can be in between. RGBa, with the colours
+    weighted by how clear they are, where parts are clear."""
+    if picture.mode in {"RGB", "L"}:
+        return str(picture.mode)
+    clear = picture.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in picture.info
+    return "RGBa" if clear else "RGB"
+
+
+def _upright(small: Any, orientation: int) -> Any:
+    from PIL.Image import Transpose  # noqa: PLC0415
+
+    turns = {
+        2: Transpose.FLIP_LEFT_RIGHT,
+        3: Transpose.ROTATE_180,
+        4: Transpose.FLIP_TOP_BOTTOM,
+        5: Transpose.TRANSPOSE,
+        6: Transpose.ROTATE_270,
+        7: Transpose.TRANSVERSE,
+        8: Transpose.ROTATE_90,
+    }
+    return small.transpose(turns[orientation]) if orientation in turns else small
 
 
 def _saved(small: Any, kind: str, quality: int, profile: bytes | None) -> bytes:

@@ -35,7 +35,10 @@ _DOMAIN: Final = re.compile(
 
 _OF_THE_BODY: Final = frozenset({"mime-version", "content-type", "content-transfer-encoding"})
 
-Addresses = str | list[str]
+address_chars_max: Final = 600  # a name, a local part and a domain, each as long as it may be
+
+AddressText = Annotated[str, Meta(max_length=address_chars_max)]
+Addresses = AddressText | Annotated[list[AddressText], Meta(max_length=recipients_max)]
 Line = Annotated[str, Meta(max_length=500)]
 
 
@@ -46,9 +49,9 @@ class Mail(Struct, forbid_unknown_fields=True, rename={"from_": "from"}):
     subject: Line
     body: str = ""
     html: str | None = None
-    from_: str | None = None
+    from_: AddressText | None = None
     cc: Addresses = []
-    reply_to: str | None = None
+    reply_to: AddressText | None = None
     if_unknown: IfUnknown | None = None
 
 
@@ -97,6 +100,8 @@ def line(field: str, text: str) -> str:
 
 
 def address(field: str, text: str) -> Address:
+    if len(text) > address_chars_max:  # before the pattern: a megabyte of blanks would keep it busy for minutes
+        raise Fail(f"{field}: has {len(text):,} characters; the most is {address_chars_max}")
     line(field, text)
     text = text.strip(" ")
     named = _NAMED.fullmatch(text)

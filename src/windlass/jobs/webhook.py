@@ -17,8 +17,9 @@ from msgspec import Meta
 from windlass import AsyncContext, Fail, Retry
 from windlass.jobs.home import app, means
 from windlass.jobs.signing import keys, signature
-from windlass.masking import header_secrets, is_secret, masked_text, without
+from windlass.masking import header_secrets, masked_text, without
 from windlass.payload import encode
+from windlass.secret_names import is_secret
 
 if TYPE_CHECKING:
     from windlass.jobs.egress import Answer
@@ -28,6 +29,7 @@ Method = Literal["POST", "PUT", "PATCH", "DELETE", "GET", "HEAD"]
 _answer_bytes_max: Final = 65_536
 _headers_max: Final = 50
 _header_chars_max: Final = 8_192
+_headers_chars_max: Final = 65_536  # together; most servers take less, and each is looked for in the answer
 _wait_s_max: Final = 86_400.0
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 # Visible ASCII, blanks and tabs inside: a line break would begin a header, or a request, of the sender's choice.
@@ -85,6 +87,8 @@ def _checked(headers: dict[str, str]) -> list[tuple[str, str]]:
             raise Fail(f"headers: {name} is set by Windlass")
         if len(value) > _header_chars_max or not _VALUE.fullmatch(value):
             raise Fail(f"headers: the value of {name} is too long, or holds more than visible ASCII and blanks")
+    if (size := sum(map(len, headers.values()))) > _headers_chars_max:
+        raise Fail(f"the headers have {size:,} characters; the most is {_headers_chars_max:,}")
     return list(headers.items())
 
 

@@ -23,6 +23,8 @@ from windlass.store.protocol import Claims, LostLease, Receipt, Upkeep, WideJob,
 PAGE: Final = 1_000
 # Longer than it takes to find a new leader: threads that drained for a wide job are not given away meanwhile.
 RESERVED_S: Final = 6.0
+FOLD_S: Final = 1.0
+_FOLD_SHARE: Final = 20
 _LATELY_S: Final = 1.0
 _LINE: Final = 50
 _CONTESTED_S: Final = 5.0
@@ -35,19 +37,15 @@ _NOBODY: Final = NoWaker()
 _log: Final = logging.getLogger(__name__)
 
 
-async def reap(
-    upkeep: Upkeep, claims: Claims, draw: Callable[[], float], *, expired: bool = True, waker: Waker = _NOBODY
-) -> int:
+async def reap(upkeep: Upkeep, claims: Claims, draw: Callable[[], float], *, waker: Waker = _NOBODY) -> int:
     """Give back or finish the jobs of dead workers, through the same `settle` as everything else.
 
-    `expired=False` leaves alone workers whose lease merely ended: a leader that is new or was cut off must first give
-    them one lease's time to renew, or a database outage would kill the cluster. `draw` gives a number in [0, 1).
-    One page. Returns how many jobs moved, and none once there are no more; those refused were settled by someone else
-    meanwhile.
+    Which leases have certainly ended is for the database to say, so a leader may reap from its first moment on. `draw` gives
+    a number in [0, 1). One page. Returns how many jobs moved, and none once there are no more; those refused were settled by
+    someone else meanwhile.
     """
-    if expired:
-        for worker_id in sorted(await upkeep.bury_expired()):
-            _log.warning("worker %s did not renew its lease: its jobs are given back", worker_id)
+    for worker_id in sorted(await upkeep.bury_expired()):
+        _log.warning("worker %s did not renew its lease: its jobs are given back", worker_id)
     lost = await upkeep.lost(limit=PAGE)
     if not lost:
         return 0
@@ -77,11 +75,27 @@ async def admit_known(upkeep: Upkeep, waker: Waker) -> bool:
     return _wake(waker, await upkeep.admit_known(limit=PAGE))
 
 
+async def fold_counts(upkeep: Upkeep) -> float:
+    """Add the counts up. Each fold writes a row for every queue, type and status: where there are tens of thousands
+    it comes back later, so that folding never takes more than a twentieth of the time. Returns how soon."""
+    began_s = steady_s()
+    await upkeep.fold_counts()
+    return max(FOLD_S, _FOLD_SHARE * (steady_s() - began_s))
+
+
 async def expire_dead_letters(upkeep: Upkeep) -> bool:
     """Remove failed jobs that were kept long enough. One page; says whether it was full."""
     expired = await upkeep.expire_dead_letters(limit=PAGE)
     if expired:
         _log.info("removed %d dead letters that were kept long enough", expired)
+    return expired >= PAGE
+
+
+async def expire_audit(upkeep: Upkeep) -> bool:
+    """Remove entries of the audit that were kept long enough. One page; says whether it was full."""
+    expired = await upkeep.expire_audit(limit=PAGE)
+    if expired:
+        _log.info("removed %d entries of the audit that were kept long enough", expired)
     return expired >= PAGE
 
 

@@ -16,24 +16,26 @@ from windlass.bus.protocol import Waker
 from windlass.config import LeaseConfig, PlacementConfig
 from windlass.errors import Unavailable
 from windlass.leader import chores
-from windlass.leader.term import Term
+from windlass.leader.term import RENEW_S, Term
 from windlass.store.protocol import Claims, Upkeep
 
 _BACK_OFF_S: Final = 0.2
 _BACK_OFF_MOST_S: Final = 5.0
 _GOODBYE_S: Final = 2.0
+_OVERDUE_S: Final = 0.5
 _log: Final = logging.getLogger(__name__)
 
 
 class Chore(NamedTuple):
-    """One duty. `act` returns True if there is more to do at once, or how soon to come back if sooner than usual.
-    `slow`: nobody waits for it. It is given up after `limit_s`."""
+    """One duty. `act` returns True if there is more to do at once, or how soon to come back if not as usual.
+    `slow`: nobody waits for it. It is given up after `limit_s`. `led`: only the leader does it."""
 
     name: str
     every_s: float
     act: Callable[[], Awaitable[object]]
     slow: bool = False
     limit_s: float = 5.0
+    led: bool = True
 
 
 class Leader:
@@ -49,31 +51,35 @@ class Leader:
         rolls: bool = True,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        self.term = Term(upkeep, holder)
+        self.term = Term(upkeep, holder, lease_ttl_s=lease.lease_ttl_s)
         self._upkeep = upkeep
         self._claims = claims
         self._waker = waker
-        self._lease = lease
         self._draw = draw
         self._lanes = (asyncio.Lock(), asyncio.Lock())
         self._chores: tuple[Chore, ...] = (
             Chore("promote", 0.2, lambda: chores.promote(upkeep, waker)),
             Chore("reap", lease.reap_tick_s, self._reap),
+            Chore("reap for a leader that is gone", RENEW_S, self._reap_overdue, led=False),
             Chore("reserve", 1.0, chores.Reserve(upkeep, placement)),
             Chore("narrow what is too wide", 1.0, chores.TooWide(upkeep, placement)),
             Chore("admit known types", 1.0, lambda: chores.admit_known(upkeep, waker)),
             Chore("admit jobs for newer workers", 1.0, chores.AdmitNewer(upkeep, waker)),
-            Chore("fold counts", 1.0, _once(upkeep.fold_counts)),
+            Chore("fold counts", chores.FOLD_S, lambda: chores.fold_counts(upkeep)),
             Chore("fold rollups", 5.0, _once(upkeep.fold_rollups), slow=True),
             Chore("expire rollups", 600.0, _once(upkeep.expire_rollups), slow=True, limit_s=60.0),
             Chore("hold unknown types", 10.0, chores.HoldUnknown(upkeep, placement), slow=True, limit_s=30.0),
             Chore("forget idle workers that died", 10.0, _once(upkeep.forget_idle), slow=True),
             Chore("forget workers", 60.0, _once(upkeep.forget_workers), slow=True),
+            Chore("keep names", 60.0, _once(upkeep.keep_names), slow=True),
+            Chore("forget tags", 600.0, _once(upkeep.forget_tags), slow=True, limit_s=60.0),
             Chore("expire keys", 60.0, _once(upkeep.expire_keys), slow=True, limit_s=60.0),
             Chore("forget followed logs", 60.0, _once(upkeep.forget_followed_logs), slow=True),
             Chore("sweep steps", 60.0, _once(upkeep.sweep_steps), slow=True, limit_s=60.0),
             Chore("expire dead letters", 60.0, lambda: chores.expire_dead_letters(upkeep), slow=True, limit_s=60.0),
+            Chore("expire audit", 600.0, lambda: chores.expire_audit(upkeep), slow=True, limit_s=60.0),
             Chore("sweep effects", 600.0, _once(upkeep.sweep_effects), slow=True, limit_s=60.0),
+            Chore("sweep charges", 600.0, _once(upkeep.sweep_charges), slow=True, limit_s=60.0),
             Chore("sweep tokens", 600.0, _once(upkeep.sweep_tokens), slow=True, limit_s=60.0),
             Chore("forget types", 600.0, _once(upkeep.forget_types), slow=True, limit_s=60.0),
             Chore("roll partitions", 600.0, _once(upkeep.roll_partitions), slow=True, limit_s=600.0)
@@ -103,14 +109,15 @@ class Leader:
             _log.info("the leader's term was not given up and will run out: %s", error)
 
     async def _keep(self, chore: Chore) -> None:
-        """Do one chore for ever, whenever the term is held."""
+        """Do one chore for ever; what only the leader does, whenever the term is held."""
         failures = 0
         while True:
-            await self.term.gained()
+            if chore.led:
+                await self.term.gained()
             try:
                 async with self._lanes[chore.slow], asyncio.timeout(chore.limit_s):
                     # The wait for the lane, or a machine put to sleep, may have outlasted the term.
-                    more = self.term.held and await chore.act()
+                    more = (self.term.held or not chore.led) and await chore.act()
             except Exception as error:  # noqa: BLE001 (the next try and the other chores must go on)
                 failures += 1
                 _tell(chore, error, failures)
@@ -126,9 +133,12 @@ class Leader:
         return float(min(_BACK_OFF_MOST_S, _BACK_OFF_S * 2 ** min(failures, 10)) * (0.5 + self._draw() / 2))
 
     async def _reap(self) -> bool:
-        # Whether the database is in touch is for the term's renewals to say: a statement of ours may fail for less.
-        expired = self.term.in_touch_s() >= self._lease.lease_ttl_s
-        return await chores.reap(self._upkeep, self._claims, self._draw, expired=expired, waker=self._waker) > 0
+        return await chores.reap(self._upkeep, self._claims, self._draw, waker=self._waker) > 0
+
+    async def _reap_overdue(self) -> bool:
+        """The term of a leader that was killed takes seconds to end, and the next leader may be killed in turn."""
+        late = not self.term.held and await self._upkeep.overdue(after_s=_OVERDUE_S)
+        return late and await self._reap()
 
 
 def _once(act: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[None]]:

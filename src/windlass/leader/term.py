@@ -3,6 +3,9 @@
 A leader killed without warning is succeeded within the term and one try (4 s); one that stopped cleanly within one try.
 A leader that cannot reach the database knows by its own clock when its term has ended. Nothing depends on there being
 one leader only: every chore may be done by two at once. The term keeps others from doing the same work again.
+
+With each renewal the database notes which server it is, and for how long it has been reached: the next leader, however
+young, can tell a dead worker from a database that was away.
 """
 
 import asyncio
@@ -22,15 +25,24 @@ _log: Final = logging.getLogger(__name__)
 class Term:
     """The term as one contender sees it."""
 
-    def __init__(self, upkeep: Upkeep, holder: UUID, *, ttl_s: float = TERM_S, renew_s: float = RENEW_S) -> None:
+    def __init__(
+        self,
+        upkeep: Upkeep,
+        holder: UUID,
+        *,
+        lease_ttl_s: float = 15.0,
+        ttl_s: float = TERM_S,
+        renew_s: float = RENEW_S,
+    ) -> None:
         self.number: int | None = None
         self._upkeep = upkeep
         self._holder = holder
         self._ttl_s = ttl_s
         self._renew_s = renew_s
+        # Longer than it takes to succeed a killed leader; short enough for a worker to renew in what is left of its lease.
+        self._gap_s = min(2 * TERM_S, lease_ttl_s / 2)
         self._ends_s = 0.0
-        self._answered_s: float | None = None
-        self._in_touch_since_s = 0.0
+        self._led_s: float | None = None
         self._gained = asyncio.Event()
         self._complained = False
 
@@ -43,16 +55,6 @@ class Term:
         while not self.held:
             self._gained.clear()
             await self._gained.wait()
-
-    def in_touch_s(self) -> float:
-        """For how long the database has answered all our tries, won or not, without a gap as long as a term.
-
-        Whoever was in touch for a whole lease knows that the others could have renewed theirs, too.
-        """
-        now_s = steady_s()
-        if self._answered_s is None or now_s - self._answered_s > self._ttl_s:
-            return 0.0
-        return now_s - self._in_touch_since_s
 
     async def stand(self) -> None:
         """Try for the term, and once it is ours renew it, until cancelled."""
@@ -69,17 +71,17 @@ class Term:
 
     async def _try(self, began_s: float) -> None:
         try:
-            number = await self._upkeep.take_term(self._holder, ttl_s=self._ttl_s)
+            number = await self._upkeep.take_term(
+                self._holder,
+                ttl_s=self._ttl_s,
+                since_last_s=None if self._led_s is None else began_s - self._led_s,
+                gap_s=self._gap_s,
+            )
         except Contended:
             return  # others are at the row: the next try will do
         except Exception as error:  # noqa: BLE001 (a fault of ours must not end the one who stands)
             self._complain(error)
-            self._answered_s = None  # what looks expired after that may only not have been able to renew
             return
-        now_s = steady_s()
-        if self._answered_s is None or now_s - self._answered_s > self._ttl_s:
-            self._in_touch_since_s = now_s
-        self._answered_s = now_s
         self._complained = False
         self._heed(number, began_s)
 
@@ -94,8 +96,9 @@ class Term:
         if number is None:
             if self.number is not None:
                 _log.warning("the leader's term %d has passed to another", self.number)
-            self.number, self._ends_s = None, 0.0
+            self.number, self._ends_s, self._led_s = None, 0.0, None
             return
+        self._led_s = began_s
         if number != self.number:
             _log.info("leading in term %d", number)
         self.number = number

@@ -90,7 +90,7 @@ class Options(TypedDict, total=False):
 class Filters(TypedDict, total=False):
     """Which jobs. Everything given must hold; `status` may be several."""
 
-    status: "wire.StatusName | list[wire.StatusName]"
+    status: "wire.StatusFilter | list[wire.StatusFilter]"
     type: str
     queue: str
     tag: str
@@ -172,16 +172,16 @@ def stats() -> Ask[wire.Stats]:
     return _get("/v1/stats", wire.Stats)
 
 
-def queues() -> Ask[wire.Queues]:
-    return _get("/v1/queues", wire.Queues)
+def queues(cursor: str | None = None) -> Ask[wire.Queues]:
+    return _get("/v1/queues", wire.Queues, cursor=cursor)
 
 
-def workers() -> Ask[wire.Workers]:
-    return _get("/v1/workers", wire.Workers)
+def workers(cursor: str | None = None) -> Ask[wire.Workers]:
+    return _get("/v1/workers", wire.Workers, cursor=cursor)
 
 
-def types() -> Ask[JobTypes]:
-    return _get("/v1/types", JobTypes)
+def types(cursor: str | None = None) -> Ask[JobTypes]:
+    return _get("/v1/types", JobTypes, cursor=cursor)
 
 
 def audit(*, limit: int, cursor: str | None = None) -> Ask[Audit]:
@@ -275,6 +275,21 @@ def set_scopes(name: str, scopes: wire.NewScopes) -> Ask[wire.User]:
 
 def remove_user(name: str) -> "Ask[Any]":
     return Ask("DELETE", f"/v1/users/{quote(name, safe='')}", Any)
+
+
+def set_quota(of: str | UUID, quota: wire.Quota) -> "Ask[Any]":
+    """`of`: the name of a user, or the id of an API key."""
+    return _set_of(of, "quota", quota)
+
+
+def set_namespace(of: str | UUID, namespace: wire.NewNamespace) -> "Ask[Any]":
+    return _set_of(of, "namespace", namespace)
+
+
+def _set_of(of: str | UUID, what: str, said: wire.Quota | wire.NewNamespace) -> "Ask[Any]":
+    owner = f"keys/{of}" if isinstance(of, UUID) else f"users/{quote(of, safe='')}"
+    answer = wire.ApiKey if isinstance(of, UUID) else wire.User
+    return Ask("PUT", f"/v1/{owner}/{what}", answer, body=msgspec.json.encode(said), repeatable=True)
 
 
 def revoke_key(key_id: UUID) -> "Ask[Any]":

@@ -16,13 +16,14 @@ from windlass import config, wire
 from windlass.errors import Misconfigured, WindlassError
 from windlass.model import Decision
 from windlass.sdk import asks, waiting
-from windlass.sdk.asks import Action, Ask, Filters, Job, Jobs, Options, submission
+from windlass.sdk.asks import Action, Ask, Filters, Job, Jobs, JobTypes, Options, submission
 from windlass.sdk.chunks import Submissions, chunks
 from windlass.sdk.credentials import Credentials, Mint
 from windlass.sdk.exchange import Exchange
 from windlass.sdk.problems import displaced
 
 T = TypeVar("T")
+P = TypeVar("P", wire.Queues, wire.Workers, JobTypes)
 
 _HERE: Final = "http://127.0.0.1:8080"
 _BULK_TIMEOUT_S: Final = 120.0
@@ -141,13 +142,13 @@ class AsyncClient:
         return await self.ask(asks.stats())
 
     async def queues(self) -> list[wire.Queue]:
-        return (await self.ask(asks.queues())).queues
+        return await self._whole(asks.queues, lambda page: page.queues)
 
     async def workers(self) -> list[wire.Worker]:
-        return (await self.ask(asks.workers())).workers
+        return await self._whole(asks.workers, lambda page: page.workers)
 
     async def types(self) -> list[asks.JobType]:
-        return (await self.ask(asks.types())).types
+        return await self._whole(asks.types, lambda page: page.types)
 
     # Act. -----------------------------------------------------------------------------------------------------------
 
@@ -212,6 +213,17 @@ class AsyncClient:
             cursor = page.next_cursor
             if cursor is None:
                 return
+
+    async def _whole(self, ask: Callable[[str | None], Ask[P]], entries: Callable[[P], list[T]]) -> list[T]:
+        """A list sorted by name, from all its pages: the first alone holds a thousand, and looks complete."""
+        found: list[T] = []
+        cursor: str | None = None
+        while True:
+            page = await self.ask(ask(cursor))
+            found += entries(page)
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
 
 
 class AsyncHandle:

@@ -37,6 +37,7 @@ R = TypeVar("R")
 ReadResult = Callable[[str | None], Any]
 _FIRST_LOOK_S: Final = 0.005
 _LOOK_S_MAX: Final = 0.5
+_LAST_LOOK_S: Final = 1.0  # what a look may take when there is hardly any time left
 
 
 class JobOptions(TypedDict, total=False):
@@ -124,7 +125,9 @@ class Handle(Generic[R]):
         deadline_s = None if timeout_s is None else steady_s() + timeout_s
         pause_s = _FIRST_LOOK_S
         while True:
-            job: Job = await look(self.id)
+            # A database that does not answer must not make the wait longer than was said.
+            async with asyncio.timeout(None if deadline_s is None else max(_LAST_LOOK_S, deadline_s - steady_s())):
+                job: Job = await look(self.id)
             if job.status in FINISHED:
                 return cast("R", _result_of(job, self._read))
             if deadline_s is not None:

@@ -27,6 +27,8 @@ def error_of(status: int, media: str, body: bytes, about: Mapping[str, Any]) -> 
     field = problem.field
     what = problem.detail.removeprefix(f"{field}: ") if field else problem.detail
     error.__dict__.update(about, field=field, problem=what, errors=problem.errors, request_id=problem.request_id)
+    if problem.quota is not None:
+        error.__dict__.update(quota=problem.quota, limit=problem.limit, current=problem.current)
     if status >= 500 and problem.request_id:
         error.add_note(f"request {problem.request_id}")
     return error

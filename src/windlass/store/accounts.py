@@ -6,6 +6,7 @@ Nothing here can be used to come in: passwords are kept as hashes, keys as diges
 import json
 import reprlib
 from collections.abc import Collection
+from dataclasses import astuple
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -14,8 +15,9 @@ from asyncpg import Record
 
 from windlass.errors import KeyNotFound, NameTaken, UserNotFound
 from windlass.lifecycle import storable
+from windlass.quotas import Submitter, Use
 from windlass.store.postgres import Postgres
-from windlass.store.protocol import ApiKey, AuditEntry, User
+from windlass.store.protocol import KEY, USER, ApiKey, AuditEntry, User
 
 _PAGE: Final = 1_000
 _NEWEST: Final = 2**63 - 1
@@ -30,9 +32,12 @@ class Accounts:
 
     # Users. ---------------------------------------------------------------------------------------------------------
 
-    async def add_user(self, name: str, password_hash: str, scopes: Collection[str]) -> User:
+    async def add_user(
+        self, name: str, password_hash: str, scopes: Collection[str], submitter: Submitter | None = None
+    ) -> User:
         """Raises NameTaken, also for a name that differs in case alone."""
-        row = await self._postgres.fetchrow("add_user", name, password_hash, _ordered(scopes))
+        rules = astuple(submitter or Submitter(f"{USER}{name}"))
+        row = await self._postgres.fetchrow("add_user", name, password_hash, _ordered(scopes), *rules)
         if row is None:
             raise NameTaken(name)
         return User(*row)
@@ -57,8 +62,29 @@ class Accounts:
 
     async def remove_user(self, name: str) -> None:
         """Raises UserNotFound."""
-        if await self._postgres.fetchrow("remove_user", storable(name)) is None:
+        if await self._postgres.fetchrow("remove_user", storable(name), f"{USER}{storable(name)}") is None:
             raise UserNotFound(name)
+
+    # Quotas. --------------------------------------------------------------------------------------------------------
+
+    async def submitters(self) -> dict[str, Submitter]:
+        """By subject: all that have a quota or a configured namespace."""
+        return {row["subject"]: Submitter(*row) for row in await self._postgres.fetch("submitters")}
+
+    async def set_quota(self, quota: Submitter) -> None:
+        """All of the subject's quotas at once; its namespace stays."""
+        await self._postgres.fetch(
+            "set_quota", quota.subject, quota.waiting_max, quota.threads_max, quota.thread_demand_max,
+            quota.timeout_s_max, quota.submissions_per_s,
+        )  # fmt: skip
+
+    async def set_namespace(self, subject: str, namespace: str | None) -> None:
+        await self._postgres.fetch("set_namespace", subject, namespace)
+
+    async def use(self, subject: str) -> Use:
+        """What counts against the subject's quotas now."""
+        row = (await self._postgres.pinned("count_charges", subject))[0]
+        return Use(row["waiting"], row["threads"])
 
     # API keys. ------------------------------------------------------------------------------------------------------
 
@@ -70,9 +96,18 @@ class Accounts:
         digest: bytes,
         scopes: Collection[str],
         expires_at: datetime | None = None,
+        submitter: Submitter | None = None,
     ) -> ApiKey:
-        rows = await self._postgres.fetch("add_key", id, name, prefix, digest, _ordered(scopes), expires_at)
+        rules = astuple(submitter or Submitter(f"{KEY}{id}"))
+        rows = await self._postgres.fetch("add_key", id, name, prefix, digest, _ordered(scopes), expires_at, *rules)
         return ApiKey(*rows[0])
+
+    async def key_by_id(self, key_id: UUID) -> ApiKey:
+        """Whether it may be used or not. Raises KeyNotFound."""
+        row = await self._postgres.fetchrow("key_by_id", key_id)
+        if row is None:
+            raise KeyNotFound(key_id)
+        return ApiKey(*row)
 
     async def key(self, digest: bytes) -> ApiKey | None:
         """The key with this digest, if it may be used now. Notes that it was used, once a minute at most."""

@@ -44,13 +44,17 @@ RIGHTS: Final = {
     "step": Rights("", "", "sid"),
     "effect": Rights("", "sud", "siud"),
     "reservation": Rights("s", "s", "siud"),
-    "queue": Rights("s", "siu", "s"),
+    "queue": Rights("s", "siu", "sd"),
+    "known_name": Rights("", "si", "sid"),
     "idempotency": Rights("si", "si", "siud"),
+    "submitter": Rights("", "siud", ""),
+    "charge": Rights("", "siud", "sud"),
     "counter": Rights("i", "i", "sid"),
     "tally": Rights("", "", "sid"),
     "rollup_delta": Rights("", "", "sid"),
     "rollup": Rights("", "s", "siud"),
     "leader": Rights("", "s", "siu"),
+    "server": Rights("", "", "siu"),
     "job_type": Rights("", "s", "siud"),
     "type_version": Rights("si", "s", "siud"),
     "followed_log": Rights("", "siu", "sud"),
@@ -74,6 +78,7 @@ _PURPOSES: Final[dict[Kind, str]] = {
     "owner": "own the schema: migrate it, and make and remove partitions",
 }
 _NAME_BYTES_MAX: Final = 63
+_SHOWN: Final = 3
 
 
 def rights_of(kinds: Collection[Kind]) -> dict[str, str]:
@@ -95,7 +100,11 @@ def grants(role: str, kinds: Collection[Kind], schema: str, database: str | None
     name, home = _quoted(role), _quoted(schema)
     lines = [f"-- What {name} needs to {', and to '.join(_PURPOSES[kind] for kind in _PURPOSES if kind in kinds)}."]
     if database is not None:
-        lines.append(f"grant connect on database {_quoted(database)} to {name};")
+        lines += [
+            "-- Everyone may connect to a database unless that was revoked: then the owner of the database has to run this line, and for",
+            "-- others it is a warning.",
+            f"grant connect on database {_quoted(database)} to {name};",
+        ]
     lines += _owner_lines(name, home) if "owner" in kinds else _user_lines(name, home, kinds)
     return "\n".join(lines) + "\n"
 
@@ -138,3 +147,14 @@ async def lacking(connection: Connection, schema: str, kind: Kind) -> list[str]:
         statements(schema)["lacking_rights"], schema, [each[0] for each in wanted], [each[1] for each in wanted]
     )
     return [f"{row['privilege']} on {row['name']}" for row in rows]
+
+
+async def check_rights(connection: Connection, schema: str, kind: Kind) -> None:
+    """Refuse a role that lacks rights of that kind, and say how it gets them."""
+    if lacks := await lacking(connection, schema, kind):
+        role = await connection.fetchval("select current_user::text")
+        more = f" and {len(lacks) - _SHOWN} more" if len(lacks) > _SHOWN else ""
+        raise Misconfigured(
+            f"the role {role} lacks {', '.join(lacks[:_SHOWN])}{more} in schema {schema}: run as its owner what "
+            f"`windlass migrate grants --role {role} --for {kind}` prints"
+        )

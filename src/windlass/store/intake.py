@@ -29,6 +29,7 @@ from windlass.model import (
     Decision,
     Enqueued,
     Error,
+    NameKind,
     NewJob,
     Status,
     check_name,
@@ -38,10 +39,19 @@ from windlass.model import (
 from windlass.store import partitions
 from windlass.store.foreign import adapted
 from windlass.store.ids import Ids
+from windlass.store.names import Names
 from windlass.store.postgres import Connection, Postgres, patiently
 from windlass.store.rows import Row, columns, fingerprint, fits_one_page, is_plain, is_same, page_max, pages, to_rows
+from windlass.store.sealed import opened, sealed
 
 _LOOKS: Final = 20
+_DONE: Final = {  # what each action would have done, for those it refuses
+    "cancel": "cancelled",
+    "retry": "run again",
+    "run_now": "made ready",
+    "discard": "discarded",
+    "decide": "decided",
+}
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 WAKING: Final = 0x77696E64  # the advisory lock of who wakes by his own commit
 # What a group waits for a key that another transaction holds: time enough for one that is just being committed; and its
@@ -55,6 +65,7 @@ class Intake:
     def __init__(self, postgres: Postgres) -> None:
         self._postgres = postgres
         self._ids = Ids(postgres.now_ms)
+        self._names = Names(postgres)
 
     # Enqueue. -----------------------------------------------------------------------------------------------------
 
@@ -82,7 +93,7 @@ class Intake:
         """Store independent jobs together; one that cannot be stored gets its error, and the others are stored. None waits
         long for another's key: who wants to wait for his own calls `enqueue` with that job alone."""
         # Ids first: should an answer be lost, repeating must not double.
-        ours = all(job.id is None and job.idempotency_key is None for job in jobs)
+        ours = all(job.id is None and job.idempotency_key is None and job.owner is None for job in jobs)
         made = iter(self._ids.make(len(jobs)))
         named = [job if job.id else job._replace(id=next(made)) for job in jobs]
         return await self._enqueue_each(named, ours=ours, key_wait_s=_KEY_WAIT_S)
@@ -108,11 +119,11 @@ class Intake:
         self, jobs: Sequence[NewJob], connection: Connection | None, *, ours: bool, key_wait_s: float
     ) -> list[Enqueued]:
         # Ids that were made here belong to no other job: nothing can turn out that all of them would be undone for.
-        named = not ours and any(job.id is not None or job.idempotency_key is not None for job in jobs)
+        named = not ours and any(job.id or job.idempotency_key is not None or job.owner for job in jobs)
         if connection is None and not named and len(jobs) > page_max:
             return await patiently(lambda: self._stream(jobs))
         rows = self._rows(jobs)
-        if fits_one_page(rows) and (not named or (len(rows) == 1 and rows[0].key is None)):
+        if fits_one_page(rows) and (not named or (len(rows) == 1 and rows[0].key is None and rows[0].subject is None)):
             if connection is None and len(rows) == 1 and is_plain(rows[0]):
                 return await self._insert_one(rows[0])
             return await self._insert(rows, connection)
@@ -151,8 +162,13 @@ class Intake:
         answers: list[Enqueued] = []
         for page in pages(rows):
             stored = await self._postgres.fetch(
-                "enqueue", *columns(page), self._postgres.config.head_start_s, connection=connection
+                "enqueue",
+                *columns(sealed(page, self._postgres.config)),
+                self._postgres.config.head_start_s,
+                connection=connection,
             )
+            if charged := [row for row in page if row.owner is not None and row.owner.subject is not None]:
+                await self._charge(charged, {row["id"] for row in stored}, connection)
             if len(stored) == len(page):
                 created_at = next((row["created_at"] for row in stored if row["created_at"] is not None), None)
                 answers += [Enqueued(row.id, duplicate=False, created_at=created_at) for row in page]
@@ -160,9 +176,16 @@ class Intake:
                 answers += await self._with_repeated(page, {row["id"] for row in stored}, connection)
         return answers
 
+    async def _charge(self, rows: list[Row], stored: set[UUID], connection: Connection | None) -> None:
+        """Count those of the rows that are stored against the quotas of their subjects."""
+        new = [(row.id, row.subject, row.thread_demand) for row in rows if row.id in stored]
+        if new:
+            await self._postgres.fetch("charge", *zip(*new, strict=True), connection=connection)
+
     async def _insert_one(self, row: Row) -> list[Enqueued]:
+        (sent,) = sealed([row], self._postgres.config)
         stored = await self._postgres.fetchrow(
-            "enqueue_one", *row[:10], *row[12:14], self._postgres.config.head_start_s, WAKING, uuid4()
+            "enqueue_one", *sent[:10], *sent[12:14], self._postgres.config.head_start_s, WAKING, uuid4()
         )
         if stored is None:
             return await self._with_repeated([row], set(), None)
@@ -174,7 +197,8 @@ class Intake:
         bodies = await self._postgres.fetch("stored_bodies", [row.id for row in repeated], connection=connection)
         known = {body["id"]: body for body in bodies}
         for row in repeated:
-            if row.id not in known or not is_same(row, known[row.id]):
+            body = known.get(row.id)
+            if body is None or not is_same(row, body, opened(row, body["payload"], self._postgres.config)):
                 raise IdTaken(row.id)
         return [Enqueued(row.id, duplicate=row.id not in stored) for row in page]
 
@@ -182,38 +206,44 @@ class Intake:
 
     async def _insert_keyed(self, rows: list[Row], connection: Connection) -> list[Enqueued]:
         prints = {row.id: fingerprint(row) for row in rows if row.key is not None}
-        first: dict[str, UUID] = {}
+        first: dict[str, Row] = {}
+        for row in rows:
+            if row.scoped_key is not None:
+                first.setdefault(row.scoped_key, row)
+        holders = await self._take_keys(first, prints, connection) if first else {}
+        lost: dict[UUID, UUID] = {}
         for row in rows:
             if row.key is not None:
-                first.setdefault(row.key, row.id)
-        holders = await self._take_keys(first, prints, connection) if first else {}
-        for row in rows:
-            if row.key is not None and holders[row.key][1] != prints[row.id]:
-                raise KeyReused(row.key)
-        winners = [row for row in rows if row.key is None or holders[row.key][0] == row.id]
+                holder, body = holders[row.scoped_key or ""]
+                if body != prints[row.id]:
+                    raise KeyReused(row.key)
+                if holder != row.id:
+                    lost[row.id] = holder
+        winners = [row for row in rows if row.id not in lost]
         stored = {answer.id: answer for answer in await self._insert(winners, connection)}
-        return [
-            stored.get(row.id) or Enqueued(holders[row.key or ""][0], duplicate=True)  # only keyed rows can lose
-            for row in rows
-        ]
+        return [stored.get(row.id) or Enqueued(lost[row.id], duplicate=True) for row in rows]
 
     async def _take_keys(
-        self, first: dict[str, UUID], prints: dict[UUID, bytes], connection: Connection
+        self, first: dict[str, Row], prints: dict[UUID, bytes], connection: Connection
     ) -> dict[str, tuple[UUID, bytes]]:
-        """Who holds each key after we tried, and for what: us, or the job that was first."""
+        """The holder of each key after we tried, and its body: us, or the job that was first."""
         keys = sorted(first)
-        ids = [first[key] for key in keys]
+        rows = [first[key] for key in keys]
+        ids = [row.id for row in rows]
+        plain = [None if row.namespace is None else row.key for row in rows]
         for _ in range(_LOOKS):
             try:
-                await self._postgres.fetch("enqueue_keys", keys, ids, [prints[i] for i in ids], connection=connection)
+                await self._postgres.fetch(
+                    "enqueue_keys", keys, ids, [prints[i] for i in ids], plain, connection=connection
+                )
             except Contended as error:
                 # Its holder may take hours: do not wait more.
                 if getattr(error.__cause__, "sqlstate", "") == _LOCK_NOT_AVAILABLE:
-                    raise KeyBusy(" or ".join(keys[:3])) from error
+                    raise KeyBusy(" or ".join(str(row.key) for row in rows[:3])) from error
                 raise
-            rows = await self._postgres.fetch("key_holders", keys, connection=connection)
-            if len(rows) == len(keys):
-                return {row["key"]: (row["job_id"], row["fingerprint"]) for row in rows}
+            holders = await self._postgres.fetch("key_holders", keys, plain, connection=connection)
+            if len(holders) == len(keys):
+                return {row["key"]: (row["job_id"], row["fingerprint"]) for row in holders}
             # A key expired between the two statements: take it again.
         raise Contended("idempotency keys kept expiring under us")
 
@@ -308,6 +338,10 @@ class Intake:
             await asyncio.sleep(0.001 * look)
         return answers | {job_id: _impossible(verb, job_id, "moving") for job_id in left}
 
+    async def admit_names(self, kind: NameKind, names: Collection[str], *, most: int) -> set[str]:
+        """Note names that are new. Returns those there is no room for; then none is noted."""
+        return await self._names.admit(kind, names, most=most)
+
     async def set_paused(self, queue: str, *, paused: bool) -> None:
         """Stop or resume claims from a queue; what runs goes on, and nothing moves."""
         check_name("queue", queue, queue_name_max)
@@ -340,4 +374,4 @@ def _decided(job_id: UUID, row: asyncpg.Record, effect: str | None) -> Status:
 
 
 def _impossible(verb: str, job_id: UUID, place: str) -> NotPossible:
-    return NotPossible(f"job {job_id} is {place}; it cannot {verb.replace('_', ' ')} from there")
+    return NotPossible(f"job {job_id} is {place} and cannot be {_DONE[verb]}")

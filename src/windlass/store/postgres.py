@@ -43,8 +43,8 @@ _AWAY: Final = ("08", "53", "57", "25006", "25P03", "25P04", "58")
 # A prepared statement that is not there, or is there already: behind a pooler, on a server connection of others. Nothing was done.
 _STATEMENT_LOST: Final = (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
 _STATEMENT_LOST_STATES: Final = ("26000", "42P05")
-# No such database, no such role or wrong password, no right to do it.
-_REFUSED: Final = ("3D", "28", "42501")
+_NO_RIGHT: Final = "42501"
+_REFUSED: Final = ("3D", "28")  # no such database; no such role, or a wrong password
 
 
 class Losses:
@@ -119,9 +119,10 @@ class Postgres:
         return None
 
     async def _take(self) -> Pooled:
+        """Waits no longer than for a statement: while a table is locked, or the database hangs, all may be in use."""
         self._waiting += 1
         try:
-            return await self._pool.acquire()
+            return await self._pool.acquire(timeout=self.config.statement_timeout_s)
         finally:
             self._waiting -= 1
 
@@ -132,7 +133,8 @@ class Postgres:
             self._give_up(connection)
 
     def _give_up(self, connection: Pooled) -> None:
-        """Back to the pool; not awaited, for the answer is here already."""
+        """Back to the pool, which rolls back a transaction that is open; not awaited, for the answer is here already,
+        or the database hangs, and giving back takes as long as it hangs."""
         giving = asyncio.create_task(self._pool.release(connection))
         self._giving.add(giving)
         giving.add_done_callback(self._given)
@@ -157,11 +159,12 @@ class Postgres:
             connection = self._nearest() or await self._take()
             try:
                 yield connection
-            except _STATEMENT_LOST:
-                await self._use_no_cache()
+            except BaseException as error:
+                self._give_up(connection)
+                if isinstance(error, _STATEMENT_LOST):
+                    await self._use_no_cache()
                 raise
-            finally:
-                await self._pool.release(connection)
+            await self._pool.release(connection)
 
     @asynccontextmanager
     async def transaction(
@@ -176,7 +179,7 @@ class Postgres:
         `brief`, as all that are pinned: nothing but our statements happens in it, so the server may end an idle one.
         `snapshot`: reads only, and all its statements see the same moment: a job that moves is not missed in between."""
         isolation: Any = "repeatable_read" if snapshot else None
-        async with self.connection() as connection, connection.transaction(isolation=isolation, readonly=snapshot):
+        async with self.connection() as connection, _in_transaction(connection, isolation, readonly=snapshot):
             if lock_timeout_s is not None:
                 await connection.execute(
                     "select set_config('lock_timeout', $1, true)", f"{lock_timeout_s * 1000:.0f}ms"
@@ -229,6 +232,22 @@ def _is_closed(connection: Pooled) -> bool:
         return True
 
 
+@asynccontextmanager
+async def _in_transaction(connection: Connection, isolation: Any, *, readonly: bool) -> AsyncIterator[None]:
+    """Commit at the end, or roll back. Not where a statement has not been answered in time or its caller has gone: a
+    rollback waits as long again if the database hangs. The pool rolls back when the connection is given back."""
+    transaction = connection.transaction(isolation=isolation, readonly=readonly)
+    await transaction.__aenter__()
+    try:
+        yield
+    except (TimeoutError, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        await transaction.__aexit__(type(error), error, None)
+        raise
+    await transaction.__aexit__(None, None, None)
+
+
 async def keep_session(_connection: Connection) -> None:
     """Nothing to reset: we leave no session state behind."""
 
@@ -252,7 +271,8 @@ def translated() -> Iterator[None]:
     ) as error:
         if isinstance(error, ValueError):  # a URL or an argument that makes no sense
             raise
-        raise Unavailable(f"PostgreSQL cannot be reached: {str(error) or type(error).__name__}") from error
+        why = str(error) or ("it did not answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
+        raise Unavailable(f"PostgreSQL cannot be reached: {why}") from error
 
 
 def ours(state: str, message: str) -> WindlassError | None:
@@ -266,6 +286,10 @@ def ours(state: str, message: str) -> WindlassError | None:
         return Contended(message)
     if state.startswith(_AWAY):
         return Unavailable(f"PostgreSQL: {message}")
+    if state == _NO_RIGHT:
+        return Misconfigured(
+            f"PostgreSQL refuses: {message} (`windlass migrate grants` prints the rights a role needs)"
+        )
     if state.startswith(_REFUSED):
         return Misconfigured(f"PostgreSQL refuses: {message}")
     return None

@@ -12,7 +12,7 @@ from uuid import UUID
 from asyncpg import Record
 
 from windlass.errors import InvalidId
-from windlass.model import NewJob, check_id, check_new_job
+from windlass.model import NewJob, Owner, check_id, check_new_job, scoped_key
 from windlass.payload import decode, encode
 from windlass.store.ids import Ids, unix_ms
 
@@ -35,7 +35,7 @@ _SAME: Final = (
 
 
 class Row(NamedTuple):
-    """A column per parameter of the enqueue statement, in their order; and last what is not stored."""
+    """A column per parameter of the enqueue statement, in their order; and last what is not stored, or not as it is."""
 
     id: UUID
     type: str
@@ -54,11 +54,26 @@ class Row(NamedTuple):
     scheduled_at: datetime | None
     delay_s: float | None
     inherited: frozenset[str]
+    owner: Owner | None
+
+    @property
+    def namespace(self) -> str | None:
+        return None if self.owner is None else self.owner.namespace
+
+    @property
+    def subject(self) -> str | None:
+        return None if self.owner is None else self.owner.subject
+
+    @property
+    def scoped_key(self) -> str | None:
+        return None if self.key is None else scoped_key(self.namespace, self.key)
 
 
-def columns(rows: Sequence[Row]) -> list[tuple[object, ...]]:
-    """As the enqueue statement takes them."""
-    return list(zip(*rows, strict=True))[:-1]
+def columns(rows: Sequence[Row]) -> list[Sequence[object]]:
+    """As the enqueue statement takes them. Where no job has an owner, as with most, there are no namespaces:
+    PostgreSQL fills up what is missing."""
+    *stored, _, owners = zip(*rows, strict=True)
+    return [*stored, [row.namespace for row in rows] if any(owners) else ()]
 
 
 def to_rows(jobs: Sequence[NewJob], ids: Ids, *, now_ms: int, bytes_max: int) -> list[Row]:
@@ -97,6 +112,7 @@ def _around_payload(job: NewJob) -> tuple[tuple[object, ...], tuple[object, ...]
         job.scheduled_at,
         None if job.delay_s is None else float(job.delay_s),
         job.inherited,
+        job.owner,
     )
 
 
@@ -124,21 +140,24 @@ def fingerprint_of(job: NewJob, *, bytes_max: int) -> bytes:
     return fingerprint(Row._make((_NOBODY, *head, encode(job.payload, bytes_max=bytes_max), *tail)))
 
 
-def is_same(row: Row, stored: Record) -> bool:
-    """Whether the job stored under a repeated id is the one meant. A delay is measured from when it was stored."""
+def is_same(row: Row, stored: Record, stored_payload: str) -> bool:
+    """Whether the job stored under a repeated id is the one meant. Never that of another namespace: its body must not
+    be found out by trying. A delay is measured from when it was stored. `stored_payload`: as it was submitted."""
+    if row.namespace != stored["namespace"]:
+        return False
     if row.delay_s:
         due = math.isclose(row.delay_s, stored["delay_s"] or 0, abs_tol=0.01)
     else:
         due = row.scheduled_at == stored["scheduled_at"]
     tags = "tags" in row.inherited or stored["tags"] == (json.loads(row.tags) if row.tags else None)
-    payload = decode(row.payload) == decode(stored["payload"])
+    payload = decode(row.payload) == decode(stored_payload)
     chosen = (name for name in _SAME if name not in row.inherited)
     return due and payload and tags and all(getattr(row, name) == stored[name] for name in chosen)
 
 
 def is_plain(row: Row) -> bool:
-    """Whether it is to run now, and has neither key nor tags."""
-    return row.key is None and row.tags is None and row.scheduled_at is None and not row.delay_s
+    """Whether it is to run now, and has neither key nor tags nor owner."""
+    return row.key is None and row.tags is None and row.scheduled_at is None and not row.delay_s and row.owner is None
 
 
 def fits_one_page(rows: Sequence[Row]) -> bool:

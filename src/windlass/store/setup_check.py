@@ -43,7 +43,7 @@ class SetupReport:
             f"the role {self.role} has the rights of: {', '.join(self.kinds) or 'nothing (see windlass migrate grants)'}",
             f"there are partitions for {self.days_ahead} days, until {self.partitions_until}",
         ]
-        if self.partition_problem is not None:
+        if self.partition_problem is not None and "worker" in self.kinds:  # nobody else makes any
             lines.append(f"{self.partition_problem}; its workers need WINDLASS_LEAD=off or without-partitions")
         return lines
 

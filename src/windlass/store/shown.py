@@ -9,7 +9,8 @@ from asyncpg import Record
 
 from windlass.explanation import Facts, Hand
 from windlass.lifecycle import retry_policy
-from windlass.model import FINISHED, Error, Job, Status
+from windlass.model import FINISHED, Error, Job, Queue, Status
+from windlass.quotas import Submitter, SubmitterUse, Use, quota_uses
 
 
 def to_job(row: Record, dead_letters_kept_s: float | None = None) -> Job:
@@ -22,6 +23,16 @@ def to_job(row: Record, dead_letters_kept_s: float | None = None) -> Job:
     if fields["status"] is Status.FAILED and dead_letters_kept_s is not None:
         fields["expires_at"] = row["finished_at"] + timedelta(seconds=dead_letters_kept_s)
     return Job(**fields)
+
+
+def to_queue(row: Record, served_by: int) -> Queue:
+    """Ready jobs that no worker may claim, of a paused queue or an unknown type, are shown as held."""
+    stuck = row["ready"] if row["paused"] else row["unknown"]
+    counts = {status: row[status.value] for status in Status}
+    counts[Status.READY] -= stuck
+    counts[Status.HELD] += stuck
+    some = {status: n for status, n in counts.items() if n}
+    return Queue(row["name"], row["paused"], row["ready"], row["oldest_age_s"], some, served_by)
 
 
 def to_error(text: str | None) -> Error | None:
@@ -45,6 +56,15 @@ def facts(job: Job, standing: Record, hands: Iterable[Record]) -> Facts:
         hands=[Hand(*row) for row in hands],
         undecided=tuple(standing["undecided"]),
     )
+
+
+def submitter_use(row: Record | None) -> SubmitterUse | None:
+    """The quotas that a job counts against; None: it counts against none."""
+    if row is None:
+        return None
+    *said, waiting, threads = row
+    submitter = Submitter(*said)
+    return SubmitterUse(submitter.subject, tuple(quota_uses(submitter, Use(waiting, threads))))
 
 
 def _age_s(job: Job, standing: Record) -> float:

@@ -20,6 +20,7 @@ from windlass.store import partitions
 from windlass.store.catalogue import declared_row, version_row
 from windlass.store.floors import Floors
 from windlass.store.lines import BEFORE_ALL, Line, page_of_lines
+from windlass.store.names import Names
 from windlass.store.postgres import Postgres, patiently
 from windlass.store.protocol import Cause, LostLease, Rolled, WaitingForNewer, WideJob, WideQueues
 from windlass.store.series import PAIRS_MAX
@@ -32,6 +33,7 @@ _DAY_S: Final = 86_400.0
 # Lines looked at in one tick to find the queues that they wait in, where some are served by pattern.
 _WIDE_STEPS: Final = 1_000
 _WIDE_QUEUES: Final = 100  # of those: each is asked for by type
+_NAMES_KEPT_S: Final = 3600.0
 _STEPS_KEPT_S: Final = _DAY_S
 _FIRST: Final = UUID(int=0)
 _LAST_RANK: Final = 2**63 - 1
@@ -40,6 +42,7 @@ _LAST_RANK: Final = 2**63 - 1
 class Upkeep:
     def __init__(self, postgres: Postgres) -> None:
         self._postgres = postgres
+        self._names = Names(postgres)
         self._due: Floors[None, datetime] = Floors()
         self._looked: dict[tuple[str, int], tuple[int, int]] = {}  # by queue and width: the last job looked at
 
@@ -87,8 +90,14 @@ class Upkeep:
         return {row["id"] for row in await self._postgres.fetch("bury", sorted(worker_ids), cause)}
 
     async def bury_expired(self) -> set[UUID]:
-        """Bury every worker whose lease has ended."""
+        """Bury every worker whose lease has ended by the clock that granted it; after a restart or a failover of the server only
+        those that had the whole length of their lease to renew it."""
         return {row["id"] for row in await self._postgres.fetch("bury_expired")}
+
+    async def overdue(self, *, after_s: float) -> bool:
+        """Whether the leader is late with a worker whose lease has ended: it may be dead itself."""
+        ((overdue,),) = await self._postgres.fetch("overdue", after_s)
+        return bool(overdue)
 
     async def lost(self, *, limit: int = _PAGE) -> list[LostLease]:
         """The leases of dead workers, to be settled as Lost; not those that an open transaction holds just now."""
@@ -223,9 +232,11 @@ class Upkeep:
 
     # The leader. ----------------------------------------------------------------------------------------------------
 
-    async def take_term(self, holder: UUID, *, ttl_s: float) -> int | None:
+    async def take_term(
+        self, holder: UUID, *, ttl_s: float, since_last_s: float | None = None, gap_s: float = 6.0
+    ) -> int | None:
         """Become or stay leader; returns the term's number, or None while another holds it."""
-        row = await self._postgres.fetchrow("take_term", holder, ttl_s)
+        row = await self._postgres.fetchrow("take_term", holder, ttl_s, since_last_s, gap_s)
         return None if row is None else int(row["term"])
 
     async def leave_term(self, holder: UUID) -> None:
@@ -266,6 +277,15 @@ class Upkeep:
                 return expired
             after = (page[-1]["created_at"], page[-1]["key"])
 
+    async def keep_names(self, *, unused_s: float = _NAMES_KEPT_S) -> set[str]:
+        """Note queues and types that have jobs, and forget those that have had none for a while. Returns what was
+        forgotten."""
+        return await self._names.keep(unused_s=unused_s)
+
+    async def forget_tags(self, *, unused_s: float = _NAMES_KEPT_S) -> int:
+        """Forget tags that no job has any more."""
+        return await self._names.forget_tags(unused_s=unused_s)
+
     async def forget_followed_logs(self) -> int:
         """Forget the logs of running attempts that nobody follows any more."""
         return len(await self._postgres.fetch("forget_followed_logs"))
@@ -293,6 +313,11 @@ class Upkeep:
                 return swept
             after = page[-1]
 
+    async def sweep_charges(self) -> None:
+        """Forget the finished jobs of subjects that have had a quota."""
+        for row in await self._postgres.pinned("charged_subjects"):
+            await self._postgres.pinned("count_charges", row["subject"])
+
     async def sweep_tokens(self, *, limit: int = _PAGE) -> int:
         """Forget spent and revoked tokens that are past their time: they are refused without being remembered."""
         swept = len(await self._postgres.fetch("sweep_revoked"))
@@ -301,6 +326,13 @@ class Upkeep:
             swept += page
             if page < limit:
                 return swept
+
+    async def expire_audit(self, *, limit: int = _PAGE) -> int:
+        """Remove one page of entries of the audit that were kept long enough; returns how many."""
+        kept_s = self._postgres.config.audit_retention_days * _DAY_S
+        if not kept_s:
+            return 0
+        return int((await self._postgres.fetchrow("expire_audit", kept_s, limit) or {"gone": 0})["gone"])
 
     async def expire_dead_letters(self, *, limit: int = _PAGE) -> int:
         """Remove one page of jobs that failed longer ago than dead letters are kept; returns how many."""

@@ -9,7 +9,7 @@ import asyncpg
 
 from windlass.errors import InvalidQuery, JobNotFound
 from windlass.explanation import Explanation, ahead_max, explain
-from windlass.model import Attempt, Job, KnownType, Queue, Status, Worker
+from windlass.model import Attempt, Job, KnownType, Queue, Status, Worker, scoped_key
 from windlass.queue_names import serves
 from windlass.store import migrate
 from windlass.store.catalogue import known_type
@@ -26,9 +26,10 @@ from windlass.store.protocol import (
     Page,
     RunningLog,
     SeriesData,
+    Summary,
 )
 from windlass.store.series import read
-from windlass.store.shown import facts, to_error, to_job
+from windlass.store.shown import facts, submitter_use, to_error, to_job, to_queue
 from windlass.store.statements import in_schema
 
 _PLACES: Final = 1_000  # jobs one statement looks for
@@ -64,7 +65,8 @@ class Views:
             job = await self._one(job_id, connection)
             (standing,) = await connection.fetch(sql["standing"], job_id, ahead_max)
             hands = await connection.fetch(sql["hands"], job.queue, job.type)
-        return explain(facts(job, standing, hands))
+            quota = await connection.fetchrow(sql["quota_of"], job_id)
+        return replace(explain(facts(job, standing, hands)), submitter=submitter_use(quota))
 
     async def attempts(self, job_id: UUID, *, limit: int | None = None) -> list[Attempt]:
         """The attempts of a job that have ended, oldest first; of more than `limit`, the newest."""
@@ -145,9 +147,10 @@ class Views:
         """Every type that was ever declared, by name."""
         return [known_type(row) for row in await self._postgres.fetch("types")]
 
-    async def taken_keys(self, keys: Collection[str]) -> set[str]:
-        """Which of these idempotency keys belong to a job."""
-        return {row["key"] for row in await self._postgres.fetch("taken_keys", sorted(keys))}
+    async def is_key_taken(self, namespace: str | None, key: str) -> bool:
+        """Whether the idempotency key belongs to a job, in this namespace."""
+        plain = None if namespace is None else key
+        return bool(await self._postgres.fetch("key_holders", [scoped_key(namespace, key)], [plain]))
 
     async def _lines(self, query: JobQuery, connection: Connection) -> list[Line] | None:
         if query.type is None and query.queue is None:
@@ -175,25 +178,28 @@ class Views:
         """How many jobs wait for a person to decide."""
         return int((await self._postgres.pinned("count_undecided"))[0]["n"])
 
-    async def queues(self) -> list[Queue]:
-        """Every queue that has jobs or settings."""
-        counts: dict[str, dict[Status, int]] = {}
-        for (queue, _, status), n in (await self.counts()).items():
-            of_queue = counts.setdefault(queue, {})
-            of_queue[status] = of_queue.get(status, 0) + n
-        rows = await self._postgres.pinned("queues", list(counts))
+    async def summary(self, *, lines: int) -> Summary:
+        """The exact numbers of jobs by status, and the largest by queue, type and status."""
+        statuses, largest = dict.fromkeys(Status, 0), {}
+        for row in await self._postgres.pinned("summary", lines):
+            if row["queue"] is None:
+                statuses[Status(row["status"])] = row["n"]
+            else:
+                largest[row["queue"], row["type"], Status(row["status"])] = row["n"]
+        return Summary(statuses, largest)
+
+    async def queues(self, *, after: str = "", limit: int | None = None) -> list[Queue]:
+        """Queues that have jobs or settings, by name: those behind `after`, up to `limit`."""
+        return await self._queues(after, limit, None)
+
+    async def queue(self, name: str) -> Queue:
+        """One queue, whether it has jobs and settings or not."""
+        return (await self._queues("", 1, [name]))[0]
+
+    async def _queues(self, after: str, limit: int | None, names: list[str] | None) -> list[Queue]:
+        rows = await self._postgres.pinned("queues", after, limit, names)
         served = [(row["queues"], row["workers"]) for row in await self._postgres.fetch("served_queues")]
-        return [
-            Queue(
-                row["name"],
-                row["paused"],
-                row["depth"],
-                row["oldest_age_s"],
-                counts.get(row["name"], {}),
-                sum(workers for queues, workers in served if serves(queues, row["name"])),
-            )
-            for row in rows
-        ]
+        return [to_queue(row, sum(n for queues, n in served if serves(queues, row["name"]))) for row in rows]
 
     async def workers(self) -> list[Worker]:
         """Every worker, the living first, then the dead that are not forgotten yet."""

@@ -159,7 +159,7 @@ async def in_process_worker(
     config: Config, store: Store, types: Mapping[str, JobType], queues: Sequence[str]
 ) -> AsyncIterator[InProcessWorker]:
     """A registered worker of these types at work on the running loop."""
-    known = {name: _in_this_process(job) for name, job in types.items()}
+    known = {name: in_this_process(job) for name, job in types.items()}
     post = Post(uuid4(), known, dict.fromkeys(queues, 1))
     new = NewWorker(post.worker_id, f"test-{post.worker_id}", thread_demand_max, list(queues), list(known))
     await store.upkeep.register(new, lease_ttl_s=_LEASE_S)
@@ -177,7 +177,8 @@ async def in_process_worker(
         await store.upkeep.bury([post.worker_id], "left")
 
 
-def _in_this_process(job: JobType) -> JobType:
+def in_this_process(job: JobType) -> JobType:
+    """The type without its isolation."""
     if job.isolation == "none":
         return job
     here = copy.copy(job)

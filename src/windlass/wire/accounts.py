@@ -4,18 +4,23 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
+import msgspec
 from msgspec import Meta, Raw
 
 from windlass.model import (
     delay_s_max,
+    timeout_s_max,
 )
+from windlass.quotas import quota_jobs_max
 from windlass.wire.base import (
     END,
     Asked,
     Scope,
     Text,
+    Threads,
     Told,
 )
+from windlass.wire.jobs import QuotaUse
 
 
 class Login(Asked):
@@ -40,15 +45,47 @@ class Token(Told):
 
 
 class Me(Told):
+    """`quotas`: those of the caller, and what counts against each."""
+
     subject: str
     scopes: list[str]
     expires_at: datetime | None
+    namespace: str | None = None
+    quotas: list[QuotaUse] = msgspec.field(default_factory=list)
+
+
+class Quota(Asked):
+    """What a user or API key may submit; what is left out, or null, has no limit. `waiting`: jobs that wait.
+    `threads`: of its unfinished jobs together. `thread_demand`, `timeout_s`: of one job."""
+
+    waiting: Annotated[int, Meta(ge=0, le=quota_jobs_max)] | None = None
+    threads: Annotated[int, Meta(ge=0, le=quota_jobs_max)] | None = None
+    thread_demand: Threads | None = None
+    timeout_s: Annotated[float, Meta(ge=0.001, le=timeout_s_max)] | None = None
+    submissions_per_s: Annotated[float, Meta(ge=0.001, le=1_000_000)] | None = None
+
+
+Namespace = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=100,
+        pattern=rf"^[A-Za-z0-9_][A-Za-z0-9_.-]*{END}",
+        description="of idempotency keys and ids; `default` is that of the application; null: its own",
+    ),
+]
+
+
+class NewNamespace(Asked):
+    namespace: Namespace | None
 
 
 class NewUser(Asked):
     name: Annotated[str, Meta(min_length=1, max_length=100, pattern=rf"^[A-Za-z0-9_][A-Za-z0-9_.@-]*{END}")]
     password: Annotated[str, Meta(min_length=8, max_length=1000)]
     scopes: Annotated[list[Scope], Meta(min_length=1)]
+    quota: Quota | None = None
+    namespace: Namespace | None = None
 
 
 class NewPassword(Asked):
@@ -63,6 +100,8 @@ class User(Told):
     name: str
     scopes: list[str]
     created_at: datetime
+    quota: Quota | None = None
+    namespace: str | None = None
 
 
 class Users(Told):
@@ -73,6 +112,8 @@ class NewKey(Asked):
     name: Text
     scopes: Annotated[list[Scope], Meta(min_length=1)]
     ttl_s: Annotated[float, Meta(gt=0, le=delay_s_max)] | None = None
+    quota: Quota | None = None
+    namespace: Namespace | None = None
 
 
 class ApiKey(Told):
@@ -87,6 +128,8 @@ class ApiKey(Told):
     revoked_at: datetime | None
     last_used_at: datetime | None
     key: str | None = None
+    quota: Quota | None = None
+    namespace: str | None = None
 
 
 class ApiKeys(Told):

@@ -32,6 +32,10 @@ Priority = Annotated[int, Meta(ge=-priority_max, le=priority_max, description="l
 Threads = Annotated[int, Meta(ge=1, le=thread_demand_max)]
 Moment = Annotated[datetime, Meta(tz=True, description="RFC 3339, with its zone")]
 StatusName = Literal["scheduled", "held", "ready", "running", "completed", "failed", "cancelled"]
+StatusFilter = Annotated[
+    Literal["pending", "scheduled", "held", "ready", "running", "completed", "failed", "cancelled"],
+    Meta(description="`pending`: scheduled, held or ready"),
+]
 Scope = Literal["submit", "read", "operate", "admin"]
 
 

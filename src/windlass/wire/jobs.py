@@ -23,6 +23,7 @@ from windlass.wire.base import (
     Moment,
     Priority,
     QueueName,
+    StatusFilter,
     StatusName,
     Tag,
     Text,
@@ -181,8 +182,24 @@ class Obstacle(Told):
     cure: str | None = None
 
 
+class QuotaUse(Told):
+    """A quota, and what counts against it; null where nothing is counted."""
+
+    quota: str
+    limit: float
+    current: float | None
+
+
+class SubmitterUse(Told):
+    """A user, API key or other subject, and its quotas."""
+
+    subject: str
+    quotas: list[QuotaUse]
+
+
 class Explanation(Told):
-    """Why a job is where it is. `ahead`: how many of its queue go first, as far as was counted."""
+    """Why a job is where it is. `ahead`: how many of its queue go first, as far as was counted. `submitter`: whose
+    quotas an unfinished job counts against."""
 
     id: UUID
     status: StatusName
@@ -191,6 +208,7 @@ class Explanation(Told):
     ahead: int | None = None
     workers_able: int = 0
     workers_free: int = 0
+    submitter: SubmitterUse | None = None
 
 
 class Reason(Asked):
@@ -244,7 +262,7 @@ class Traits(Asked):
 class Filter(Traits):
     """Which jobs. Everything given must hold."""
 
-    status: list[StatusName] = msgspec.field(default_factory=list)
+    status: list[StatusFilter] = msgspec.field(default_factory=list)
     reason: Annotated[str, Meta(min_length=1, max_length=200, description="what held jobs wait for")] | None = None
 
 

@@ -7,7 +7,8 @@ from windlass.wire.jobs import Refused
 
 
 class Problem(Told, omit_defaults=True):
-    """RFC 9457. `code` is stable; `field` is the path of what is wrong."""
+    """RFC 9457. `code` is stable; `field` is the path of what is wrong. `quota`, `limit`, `current`: the quota that
+    it is about, and what counts against it."""
 
     type: str
     title: str
@@ -17,4 +18,7 @@ class Problem(Told, omit_defaults=True):
     instance: str | None = None
     request_id: str | None = None
     field: str | None = None
+    quota: str | None = None
+    limit: float | None = None
+    current: float | None = None
     errors: list[Refused] = msgspec.field(default_factory=list)

@@ -18,7 +18,7 @@ from windlass.attempt_report import report_end
 from windlass.bus.protocol import Waker
 from windlass.clock import steady_s
 from windlass.errors import WindlassError
-from windlass.lifecycle import Cancelled, Lost, Outcome, Settlement, TimedOut, settle
+from windlass.lifecycle import Cancelled, Lost, Outcome, Released, Settlement, TimedOut, settle
 from windlass.model import Lease, Status, Want
 from windlass.pauses import Pauses
 from windlass.store.protocol import Claims, Upkeep
@@ -45,7 +45,8 @@ class Culprit:
 class End:
     """How a worker ended. `crashed`: by itself. `begun`: what its threads were doing; None: nobody knows. `name`: what it was
     called, where that is known. `spent`: what it had begun died with it; not so if it was told to leave, or lost its lease with
-    the database away. `clean`: it was told to stop, and did. `started`: what it had begun lately, also what had ended."""
+    the database away. `clean`: it was told to stop, and did. `started`: what it had begun lately, also what had ended.
+    `held_up`: it was killed because a job did not stop, and its loop stood still: one of those begun holds it up, nobody knows which."""
 
     worker_id: UUID
     crashed: bool
@@ -55,6 +56,7 @@ class End:
     spent: bool = False
     clean: bool = False
     started: frozenset[tuple[UUID, int]] = frozenset()
+    held_up: bool = False
 
 
 def verdict(lease: Lease, end: End, now_s: float) -> Outcome:
@@ -69,11 +71,14 @@ def verdict(lease: Lease, end: End, now_s: float) -> Outcome:
     why = _stopped_for(entry, end.culprit)
     # Its job row is out of sight for a moment while a partition is removed: then it goes back, and is timed out again.
     if why is Stop.TIMEOUT and lease.max_attempts is not None:
-        return TimedOut(now_s - entry.began_s)
+        return TimedOut(now_s - entry.began_s, killed=entry.state is not State.ISOLATED)
     if why is Stop.CANCEL:
         return Cancelled("cancelled on request")
-    # What ran in a child did not crash the worker, but died with it.
-    return Lost(crashed=end.crashed, begun=entry.state is not State.ISOLATED, spent=end.crashed or end.spent)
+    if end.clean and not end.spent:  # a shutdown did not wait for a handler that cannot be interrupted
+        return Released()
+    # What ran in a child did not crash the worker or hold it up, but died with it.
+    shared = entry.state is not State.ISOLATED
+    return Lost(crashed=end.crashed, begun=shared, spent=end.crashed or end.spent, isolated=shared and end.held_up)
 
 
 def _stopped_for(entry: Begun, culprit: Culprit | None) -> Stop | None:

@@ -86,6 +86,9 @@ class Berth:
         self.lease_until_s: float | None = None  # None: not registered, so it holds nothing
         self.draining = False
         self.replace = True  # False: it was sent away for good
+        self.worn: str | None = None  # why it should make way for another, if it should
+        self.retires = asyncio.Event()  # it finishes its jobs, and its successor starts beside it
+        self.stopped_since_s: float | None = None  # when it was first seen stopped, as by SIGSTOP
         self.reloads = False  # its successor is wanted at once: the source has changed
         self.sources: dict[str, list[int]] = {}  # the source files of its app, if it says
         self.had_begun = False  # jobs were under way when it ended
@@ -97,8 +100,10 @@ class Berth:
         self._listening = asyncio.create_task(self._listen(), name=f"windlass listens to {name}")
         self._killed: str | None = None
         self._culprit: Culprit | None = None
+        self._held_up = False
         self._left = False
         self._told_to_go = False
+        self._retired = False
         self._over = False  # the process has ended
         control.say("start", **self._orders(crew))
 
@@ -153,6 +158,15 @@ class Berth:
             self.replace = replace
             self._control.say("drain")
 
+    def retire(self, *, beside: bool) -> None:
+        """Let it finish what it runs and go. `beside`: its successor does not wait for that."""
+        self.draining = True
+        self._retired = True
+        self._control.say("drain")
+        if beside:
+            _log.warning("%s finishes its jobs beside its successor: %s", self.name, self.worn)
+            self.retires.set()
+
     def release(self, *, replace: bool = False) -> None:
         """Let it give back what it runs and go."""
         self.draining = self._told_to_go = True
@@ -167,10 +181,10 @@ class Berth:
         else:
             self.drain(replace=True)
 
-    def kill(self, why: str, culprit: Culprit | None = None) -> None:
-        """End it now. What it had begun is not to blame, but for the culprit."""
+    def kill(self, why: str, culprit: Culprit | None = None, *, held_up: bool = False) -> None:
+        """End it now. What it had begun is not to blame, but for the culprit; `held_up`: but for one of them, nobody knows which."""
         if self._killed is None and not self._over:
-            self._killed, self._culprit = why, culprit
+            self._killed, self._culprit, self._held_up = why, culprit, held_up
             _log.warning("%s is killed: %s", self.name, why)
             self.child.kill()
 
@@ -205,14 +219,13 @@ class Berth:
             case {"say": "refuse", "problem": problem}:
                 self.refused = str(problem)
             case {"say": "stuck", "threads": threads}:
-                self.draining = True  # by itself
-                _log.warning(
-                    "%s has lost %s threads to handlers that do not stop; it will be replaced", self.name, threads
-                )
+                self.worn = f"it has lost {threads} of {self.threads} threads to handlers that do not stop"
+                _log.warning("%s will be replaced: %s", self.name, self.worn)
             case {"say": "spent"}:
                 self.kill("nothing is left in it but handlers that do not stop")
             case {"say": "leave", "problem": problem}:
                 self._left = self.draining = True
+                self.worn = f"it is {problem}" if message.get("drains") else None  # else it ends in a moment
                 _log.warning("%s ends itself: %s", self.name, problem)
             case {"say": "bye"}:
                 self._left = True
@@ -233,9 +246,10 @@ class Berth:
         begun, started = tuple(self.slots.begun()), self.slots.started()
         self.slots.close()
         self.had_begun = bool(begun)
+        crashed = self._crashed(code)
         spent = self.killed and not (self._told_to_go or self._left or self._is_lapsed)
-        clean = self._told_to_go and code == 0 and not self.killed
-        end = End(self.id, self._crashed(code), begun, self._culprit, self.name, spent, clean, started)
+        clean = (self._told_to_go or self._retired) and code == 0 and not self.killed and not crashed
+        end = End(self.id, crashed, begun, self._culprit, self.name, spent, clean, started, self._held_up)
         level = logging.ERROR if end.crashed else logging.INFO
         _log.log(level, "%s has ended %s, with %d jobs under way", self.name, _described(code), len(begun))
         return end

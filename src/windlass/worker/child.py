@@ -50,6 +50,7 @@ from windlass.worker.frames import (
 )
 from windlass.worker.hooks import WorkerHook, start_worker, stop_worker
 from windlass.worker.loading import load_apps
+from windlass.worker.memory import MemoryLimit, explain
 from windlass.worker.parentage import die_with, leave_signals_to_parent
 from windlass.worker.registry import JobType
 from windlass.worker.run import Run, completed, encoded, outcome_of, unanswered
@@ -121,8 +122,9 @@ def serve(channel: "Channel", loaded: Loaded) -> None:
             _start(channel, runner, loaded)
         channel.say(Ready())
         reach = OwnReach(runner, loaded.config, channel)
+        memory = MemoryLimit()
         while isinstance(work := channel.hear(), Work):
-            _serve_one(channel, work, loaded.types, reach)
+            _serve_one(channel, work, loaded.types, reach, memory)
         if loaded.worker_stops:
             runner.run(stop_worker(loaded.worker_stops))
         runner.run(reach.aclose())
@@ -138,7 +140,9 @@ def _start(channel: "Channel", runner: asyncio.Runner, loaded: Loaded) -> None:
         sys.exit(EXIT_REFUSED)
 
 
-def _serve_one(channel: "Channel", work: Work, types: Mapping[str, JobType], reach: "OwnReach") -> None:
+def _serve_one(
+    channel: "Channel", work: Work, types: Mapping[str, JobType], reach: "OwnReach", memory: MemoryLimit
+) -> None:
     channel.say(Begun())
     job = types.get(work.lease.type)
     log = RelayedLog(channel)
@@ -150,7 +154,7 @@ def _serve_one(channel: "Channel", work: Work, types: Mapping[str, JobType], rea
         run = Run(work.lease, job, work.began_s, 0)
         run.log = log
         reach.begin(run)
-        outcome = contextvars.copy_context().run(_attempt, run, reach)
+        outcome = contextvars.copy_context().run(_attempt, run, reach, memory)
         channel.leave_if_forked()
         reach.end(run)
         if run.undecided is not None and type(outcome) is Completed and not run.settled:
@@ -167,21 +171,31 @@ def _serve_one(channel: "Channel", work: Work, types: Mapping[str, JobType], rea
     channel.say(done)
 
 
-def _attempt(run: Run, reach: "OwnReach") -> Outcome:
+def _attempt(run: Run, reach: "OwnReach", memory: MemoryLimit) -> Outcome:
     current.set(run)
     try:
+        memory.set(run.job.memory_limit_mb)
         called = call(run, reach)
-        return reach.wait(_awaited(called, run)) if run.job.is_async else completed(called)
+        return reach.wait(_awaited(called, run, memory)) if run.job.is_async else completed(called)
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome, sys.exit() included
-        return outcome_of(error, run)
+        return _failed(error, run, memory)
+    finally:
+        memory.set(None)
 
 
-async def _awaited(called: Coroutine[Any, Any, Any], run: Run) -> Outcome:
+async def _awaited(called: Coroutine[Any, Any, Any], run: Run, memory: MemoryLimit) -> Outcome:
     """Its outcome, found inside the task: a SystemExit that left it would tear the loop down."""
     try:
         return Completed(await called)
     except BaseException as error:  # noqa: BLE001 - as above
-        return outcome_of(error, run)
+        return _failed(error, run, memory)
+
+
+def _failed(error: BaseException, run: Run, memory: MemoryLimit) -> Outcome:
+    """Without the limit: to describe what ran out of memory takes some, too."""
+    memory.set(None)
+    explain(error, run.job.memory_limit_mb)
+    return outcome_of(error, run)
 
 
 class Channel:

@@ -10,9 +10,9 @@ by the worker:
   hello    types, digests: the app is imported, and declares these; queues: what it serves; unserved: by queue, the types
            whose queue it does not serve; sources: its source files, if it was told to say
   refuse   problem: the app cannot be imported; one line
-  stuck    threads: so many are held by handlers that cannot be stopped; it claims no more
+  stuck    threads: so many are held by handlers that cannot be stopped; it should make way for another
   spent    only stuck jobs are left: kill and replace me
-  leave    problem: it ends itself on purpose; its jobs are not to blame
+  leave    problem: it ends itself on purpose; its jobs are not to blame; drains: it finishes them first
   bye      everything is settled or given back
 The end of the stream means that the other is gone: a worker exits at once.
 """

@@ -15,7 +15,7 @@ from typing import Final
 
 from windlass.clock import steady_s
 from windlass.config import Config
-from windlass.lifecycle import Lost, Outcome
+from windlass.lifecycle import Failed, Lost, Outcome
 from windlass.telemetry import JobLogger, about, log_of
 from windlass.worker.cell import Cell
 from windlass.worker.control import config_said
@@ -155,7 +155,7 @@ class Isolation:
         """The outcome; None if the child died before it had begun."""
         cell = self._held[run] = self._take(fresh=run.lease.suspect)
         self.warm()
-        done: Done | None = None
+        outcome: Outcome | None = None
         try:
             await cell.ready()
             self._pause_s = self._paused_until_s = 0.0
@@ -164,10 +164,14 @@ class Isolation:
                 self.entrusted(run, cell.head)
             await cell.say(Work(run.lease, run.began_s))
             begun, done = await self._listen(run, cell)
-            return await self._died(run, cell, begun=begun) if done is None else self._ended(run, done)
+            if done is None:
+                return await self._died(run, cell, begun=begun)
+            outcome = self._ended(run, done)
+            return outcome
         finally:
             del self._held[run]
-            self._let_go(cell, usable=done is not None and not run.lease.suspect)
+            usable = outcome is not None and not run.lease.suspect and not _is_out_of_memory(outcome)
+            self._let_go(cell, usable=usable)
 
     async def _listen(self, run: Run, cell: Cell) -> tuple[bool, Done | None]:
         """Take in what the child says of this run until it has ended, one way or the other."""
@@ -264,3 +268,8 @@ class Isolation:
             if cell.idle_since_s <= before_s:
                 self._idle.remove(cell)
                 cell.retire()
+
+
+def _is_out_of_memory(outcome: Outcome) -> bool:
+    """Its child may hold what the job had allocated, in pieces: the next job gets another."""
+    return isinstance(outcome, Failed) and outcome.error.type == "MemoryError"

@@ -8,6 +8,7 @@ makes new ones, never more than the worker has threads.
 import asyncio
 import contextvars
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -19,7 +20,7 @@ from windlass.lifecycle import Completed, Outcome, Released
 from windlass.telemetry import about, current
 from windlass.worker.context import Reach, call
 from windlass.worker.desk import Desk, Kind
-from windlass.worker.run import Run, Stopped, completed, outcome_of, stopped, throw
+from windlass.worker.run import Run, Stopped, completed, format_frames, outcome_of, stopped, throw
 
 _log: Final = logging.getLogger(__name__)
 _TURNS: Final = 64  # jobs a lane runs before it lets the loop answer the database
@@ -158,6 +159,9 @@ class LoopLane:
         if self._run is run and self._task is not None:
             self._task.cancel()
 
+    def frames(self, run: Run) -> str:  # noqa: ARG002 - a task that is suspended shows only its outermost frame
+        return ""
+
     async def _work(self, run: Run | None) -> None:
         lanes, turns = self._lanes, 0
         current.set(run)
@@ -224,6 +228,11 @@ class ThreadLane:
                 self._thrown = True
                 throw(self._thread_id, Stopped)
 
+    def frames(self, run: Run) -> str:
+        with self._lock:
+            frame = sys._current_frames().get(self._thread_id) if self._run is run else None  # noqa: SLF001 - documented
+            return "" if frame is None else format_frames(frame)
+
     def work(self) -> None:
         lanes = self._lanes
         self._thread_id = threading.get_ident()
@@ -273,3 +282,6 @@ class ChildLane:
 
     def throw(self, run: Run) -> None:
         self._children.kill(run)
+
+    def frames(self, run: Run) -> str:  # noqa: ARG002 - they are in another process
+        return ""

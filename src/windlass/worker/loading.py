@@ -11,6 +11,7 @@ from typing import Any, Final
 from windlass.config import Config
 from windlass.errors import Misconfigured
 from windlass.queue_names import serves
+from windlass.sealing import NO_KEYS, SEALED_FIELDS, opening, payload_keys
 from windlass.store.protocol import Intake, Views
 from windlass.worker.hooks import WorkerHook
 from windlass.worker.registry import JobType
@@ -47,6 +48,10 @@ class Apps:
     def use(self, config: Config) -> None:
         for app in self._apps:
             app.use(config)
+        keys = payload_keys(config.store.payload_keys) or NO_KEYS
+        for name in SEALED_FIELDS:
+            if (job := self.types.get(name)) is not None:
+                job.arguments = opening(job.signature.arguments, name, keys)
 
     def attach(self, intake: Intake, views: Views) -> None:
         for app in self._apps:
@@ -99,6 +104,9 @@ def _split(spec: str) -> tuple[str, str]:
     module_name, colon, attribute = spec.partition(":")
     if not module_name or not colon or not attribute:
         raise Misconfigured(f"{spec!r} names no app; write module:attribute, such as tasks:app")
+    if module_name.endswith(".py"):  # no module of a package may be called so: it is the name of a file
+        module = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
+        raise Misconfigured(f"{spec!r} names a file; write the module's name: {module}:{attribute}")
     return module_name, attribute
 
 

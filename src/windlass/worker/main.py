@@ -13,9 +13,10 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -27,7 +28,7 @@ from windlass.bus.protocol import ExecutionLocks, NoExecutionLocks
 from windlass.bus.waking import Waking
 from windlass.config import Config, StoreConfig
 from windlass.errors import Misconfigured, Unavailable
-from windlass.model import Declared
+from windlass.model import Declared, Lease
 from windlass.pauses import Pauses
 from windlass.store.protocol import Ear, broadcast_channel, channel
 from windlass.store.store import Store, open_store
@@ -37,7 +38,9 @@ from windlass.worker.control import Control, Message, config_heard
 from windlass.worker.hooks import start_worker, stop_worker
 from windlass.worker.isolation import Isolation
 from windlass.worker.loading import Apps, load_apps
+from windlass.worker.loop_watch import LoopWatch
 from windlass.worker.parentage import die_with, leave_signals_to_parent
+from windlass.worker.registry import JobType
 from windlass.worker.slots import Slots
 from windlass.worker.sources import imported_sources
 from windlass.worker.worker import Worker
@@ -117,7 +120,7 @@ async def _serve_app(
         many = replace(few, pool_max=max(2, config.worker.threads))
         finishers = await stack.enter_async_context(open_store(many, beside=store))
         children = Isolation(start["app"], config, worker=start["name"], orderly=bool(app.worker_stops))
-        if any(job.isolation == "process" for job in app.types.values()):
+        if any(job.isolation == "process" and not _is_built_in(job) for job in app.types.values()):
             children.warm()
         stack.push_async_callback(children.aclose)
         pusher, popper = None, None
@@ -145,6 +148,7 @@ async def _serve_app(
             post, config, slots=slots, control=control, claims=store.claims(), steps=handlers.claims(),
             finishes=finishers.claims(), hints=hints, waker=waker, children=children, locks=locks,
         )  # fmt: skip
+        LoopWatch(worker.desk, slots, partial(_release, config.store)).start()
         if popper is not None:
             popper.on_hint = worker.hint
         children.progressed = worker.progressed
@@ -164,6 +168,11 @@ async def _serve_app(
         return code
 
 
+def _is_built_in(job: JobType) -> bool:
+    """Every worker of `windlass up` has these, and most never run the isolated one: its first job starts the template."""
+    return str(job.fn.__module__).startswith("windlass.jobs.")
+
+
 async def _opened(stack: AsyncExitStack, config: StoreConfig) -> Store:
     """The store; patient, because a database that restarts is no reason to give a worker up."""
     pauses = Pauses(0.1, 2.0)
@@ -173,6 +182,12 @@ async def _opened(stack: AsyncExitStack, config: StoreConfig) -> Store:
         except Unavailable as error:
             _log.warning("waiting for the database: %s", error)
             await pauses.wait()
+
+
+async def _release(config: StoreConfig, leases: Sequence[Lease]) -> None:
+    """Give leases back over a connection of the caller's loop."""
+    async with open_store(replace(config, pool_min=0, pool_max=1)) as store:
+        await store.claims().release(leases)
 
 
 async def _declare(store: Store, types: list[Declared]) -> None:

@@ -71,8 +71,7 @@ class Oversight:
         most = self._worker.worker_mib_max
         for berth in self._living().values() if most else ():
             if not berth.draining and (size := berth.child.resident_mib) > most:
-                _log.warning("%s has grown to %.0f MiB: it finishes its jobs and is replaced", berth.name, size)
-                berth.drain(replace=True)
+                berth.worn = f"it has grown to {size:.0f} MiB"
 
     # Cancels. -------------------------------------------------------------------------------------------------------
 
@@ -106,7 +105,9 @@ class Oversight:
             begun = berth.slots.begun()
             overdue = next(filter(None, (self._overdue(berth, entry, now_s) for entry in begun)), None)
             if overdue is not None:
-                berth.kill(f"job {overdue.job_id} was to stop ({overdue.why.value}), and it could not do that", overdue)
+                why = f"job {overdue.job_id} was to stop ({overdue.why.value}), and it could not do that"
+                # Where the loop stands still, another job may have kept this one from being stopped.
+                berth.kill(why, overdue, held_up=_still_s(berth, now_s) > _LATE_S)
             else:
                 self._watch_pulse(berth, begun, now_s)
 
@@ -124,12 +125,27 @@ class Oversight:
 
     def _watch_pulse(self, berth: Berth, begun: list[Begun], now_s: float) -> None:
         """A loop that does not tick: while jobs run, one of them holds the interpreter, and its deadline will tell.
-        With none there is nothing to wait for."""
-        still_s = now_s - (berth.slots.pulse_s or now_s)
-        if still_s < _SILENT_S:
+        With none there is nothing to wait for. Nor is there in a process that is stopped: no job in it goes on."""
+        still_s = _still_s(berth, now_s)
+        if self._is_frozen(berth, still_s, now_s):
+            berth.kill(f"it has been stopped for {self._worker.frozen_s:g} s, by a signal or a debugger")
+        elif still_s < _SILENT_S:
             berth.silent = False
         elif not begun and still_s > max(_SILENT_S, self._lease.lease_ttl_s):
             berth.kill(f"it has not moved for {still_s:.0f} s, and no job is under way")
         elif not berth.silent:
             berth.silent = True
             _log.warning("%s has not moved for %.0f s: a handler holds it up", berth.name, still_s)
+
+    def _is_frozen(self, berth: Berth, still_s: float, now_s: float) -> bool:
+        if not self._worker.frozen_s or still_s < _LATE_S or not berth.child.is_stopped:
+            berth.stopped_since_s = None
+            return False
+        if berth.stopped_since_s is None:
+            berth.stopped_since_s = now_s
+        return now_s - berth.stopped_since_s > self._worker.frozen_s
+
+
+def _still_s(berth: Berth, now_s: float) -> float:
+    """For how long the worker's loop has not ticked."""
+    return now_s - (berth.slots.pulse_s or now_s)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from windlass.worker.groups import Head
-from windlass.worker.parentage import started_ticks
+from windlass.worker.parentage import started_ticks, stat_of
 
 _POLL_S: Final = 0.05
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -102,6 +102,11 @@ class Child:
     @property
     def resident_mib(self) -> float:
         return resident_mib(self.pid)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal or a debugger has stopped it; False where the kernel does not say."""
+        return stat_of(self.pid)[:1] in (["T"], ["t"])
 
 
 async def readable(fd: int) -> None:

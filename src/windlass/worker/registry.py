@@ -17,8 +17,10 @@ from windlass.model import (
     RetryPolicy,
     TooWide,
     check_new_job,
+    check_number,
     declarable,
     description_max,
+    memory_limit_mb_max,
     seconds,
 )
 from windlass.worker.signature import Signature
@@ -43,6 +45,7 @@ class Defaults(NamedTuple):
     tags: Sequence[str] = ()
     if_too_wide: TooWide = "narrow"
     at_most_once: bool = False
+    memory_limit_mb: int | None = None
 
 
 class JobType:
@@ -70,6 +73,7 @@ class JobType:
         self.timeout_s = self.template.timeout_s
         self.retry = defaults.retry
         self.isolation: IsolationMode = defaults.isolation
+        self.memory_limit_mb = defaults.memory_limit_mb
         self.priority = defaults.priority
         self.tags = self.template.tags
         self.if_too_wide: TooWide = defaults.if_too_wide
@@ -135,6 +139,10 @@ def _template(name: str, defaults: Defaults) -> NewJob:
     """A job of this type with nothing said: refused here if such a job could not be stored."""
     if defaults.isolation not in {"none", "process"}:
         raise InvalidJob("isolation", "must be none or process")
+    if defaults.memory_limit_mb is not None:
+        if defaults.isolation != "process":
+            raise InvalidJob("memory_limit_mb", 'needs isolation="process": only a process of its own can be limited')
+        check_number("memory_limit_mb", defaults.memory_limit_mb, 1, memory_limit_mb_max)
     if not isinstance(defaults.tags, list | tuple):  # a single text would become its letters
         raise InvalidJob("tags", "must be a tuple or list of texts")
     job = NewJob(

@@ -8,11 +8,11 @@ import traceback
 from asyncio import CancelledError
 from enum import Enum
 from functools import cached_property
-from types import CoroutineType
+from types import CoroutineType, FrameType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from windlass.clock import steady_s
-from windlass.errors import Cancel, Fail, InvalidPayload, MayHaveRun, Retry, Snooze
+from windlass.errors import Cancel, Fail, InvalidPayload, MayHaveRun, Retry, Snooze, WindlassError
 from windlass.lifecycle import Cancelled, Completed, Failed, Held, Outcome, Released, Snoozed, TimedOut, Written
 from windlass.model import Error, Lease, needs_decision
 
@@ -58,6 +58,9 @@ class Lane(Protocol):
 
     def throw(self, run: "Run") -> None:
         """Throw an exception into the handler of this run, and into no other."""
+
+    def frames(self, run: "Run") -> str:
+        """Where the handler of this run is at the moment, as lines of a traceback; empty where that is not known."""
 
 
 class Run:
@@ -194,12 +197,27 @@ def _described(error: BaseException, name: str | None = None) -> Error:
     """With what caused it, and what a group holds: the error that says something is often one of those."""
     described = traceback.TracebackException.from_exception(error, compact=True)
     # Our own frames lead to the handler, and through its middleware: its author looks for the others.
-    frames = list(described.stack)
-    while frames and _is_ours(frames[0]):
-        del frames[0]
-    described.stack = traceback.StackSummary.from_list(frame for frame in frames if not _is_between(frame))
+    described.stack = _handlers_frames(described.stack)
+    if isinstance(error, NeedsDecision | WindlassError):  # we raised it on purpose: how is of no interest to its author
+        while described.stack and _is_ours(described.stack[-1]):
+            del described.stack[-1]
     lines = list(described.format())
     return Error(name or qualified(error), _text(error), "".join(lines[1:] if lines[0] == _HEADER else lines))
+
+
+def format_frames(frame: FrameType | None) -> str:
+    """The handler's frames of a thread that is under way, as lines of a traceback."""
+    stack = traceback.StackSummary.extract(traceback.walk_stack(frame))
+    stack.reverse()
+    while stack and not _is_ours(stack[0]):  # the thread's own start
+        del stack[0]
+    return "".join(_handlers_frames(stack).format())
+
+
+def _handlers_frames(stack: traceback.StackSummary) -> traceback.StackSummary:
+    frames = list(stack)
+    first = next((n for n, frame in enumerate(frames) if not _is_ours(frame)), len(frames))
+    return traceback.StackSummary.from_list(frame for frame in frames[first:] if not _is_between(frame))
 
 
 def _is_ours(frame: traceback.FrameSummary) -> bool:

@@ -3,7 +3,8 @@
 It keeps `processes` workers running, each from its start to its burial (one after the other in the same place):
 
     start ─▶ hello ─▶ registered ─▶ go ─▶ … ─▶ end ─▶ jobs settled ─▶ buried
-                                                └▶ the next one starts, without waiting for that
+                                           │    └▶ the next one starts, without waiting for that
+                                           └▶ it makes way (replacements.py): the next one starts beside it
 
 renews their leases (oversight.py), has a guard that outlives it (guarded.py), and runs the leader's loop, which it
 is given. A signal drains, a second gives running jobs back, a third ends at once. What a dead worker held is never
@@ -32,6 +33,7 @@ from windlass.worker.guarded import Guarded
 from windlass.worker.loops import BackOff, again, cancelled, done, every, first
 from windlass.worker.oversight import Oversight
 from windlass.worker.processes import reap_orphans
+from windlass.worker.replacements import Replacements
 from windlass.worker.signals import Signals
 from windlass.worker.sources import SourceWatch
 
@@ -79,9 +81,11 @@ class Supervisor:
         self._signals = signals
         self._berths: dict[UUID, Berth] = {}
         self._oversight = Oversight(crew, upkeep, self._berths)
+        self._replacements = Replacements(self._berths, crew.config.worker.replacing_max)
         self._guarded = Guarded(crew.config)
         self._ever_started = False
         self._refused: str | None = None
+        self._lives: set[asyncio.Task[None]] = set()
         self._partings: set[asyncio.Task[None]] = set()
         self._cancels = asyncio.Event()
         self._sources = SourceWatch()
@@ -119,7 +123,7 @@ class Supervisor:
                 await self._guarded.dismiss()
         finally:
             # With an error on its way up: the process ends, its workers with it, and the guard does the rest.
-            await cancelled(leading, *tasks, *places, *self._hurrying)
+            await cancelled(leading, *tasks, *places, *self._lives, *self._hurrying)
         return REFUSED if self._refused is not None else int(bool(self._partings))
 
     # One place after the other filled again. ------------------------------------------------------------------------
@@ -131,6 +135,11 @@ class Supervisor:
             back_off.began()
             changes = self._sources_changed
             berth = await self._life(n)
+            if (
+                berth is not None and berth.retires.is_set()
+            ):  # at once, but for one that was worn as soon as it had started
+                await first(self._signals.reached(1), timeout_s=back_off.ended())
+                continue
             if berth is not None and not berth.replace:
                 return
             if berth is not None and berth.refused is not None:
@@ -158,7 +167,7 @@ class Supervisor:
             self._signals.raise_to(1)
 
     async def _life(self, n: int) -> Berth | None:
-        """One worker process from start to end; None: it could not be started. Its jobs are settled by another task."""
+        """One worker process from its start until it has ended or makes way; None: it could not be started."""
         try:
             berth = await Berth.open(self._crew.of_place(n), n)
         except OSError as error:  # no process, descriptor or memory left
@@ -168,6 +177,16 @@ class Supervisor:
         self._guarded.here(berth.id, berth.child, berth.slots)
         if self._signals.stage:  # it came while this one was started, which the drain knows nothing of
             berth.kill("it has not begun, and is not needed any more")
+        life = asyncio.create_task(self._see_through(berth))
+        self._lives.add(life)
+        life.add_done_callback(self._lives.discard)
+        await first(berth.retires.wait(), done([life]))
+        if life.done():
+            life.result()
+        return berth
+
+    async def _see_through(self, berth: Berth) -> None:
+        """Wait for its end, whoever is in its place by then. Its jobs are settled by another task."""
         admission = asyncio.create_task(self._admit(berth))
         try:
             end = await berth.ended()
@@ -177,7 +196,6 @@ class Supervisor:
         parting = asyncio.create_task(self._part(berth, end))
         self._partings.add(parting)
         parting.add_done_callback(self._partings.discard)
-        return berth
 
     async def _admit(self, berth: Berth) -> None:
         """Wait for its app, register it, and let it claim."""
@@ -285,6 +303,8 @@ class Supervisor:
 
     async def _enforce(self) -> None:
         self._oversight.enforce()
+        if not self._signals.stage:
+            self._replacements.look()
 
     async def _reap_orphans(self) -> None:
         ours = {berth.child.pid for berth in self._berths.values()}
@@ -304,15 +324,16 @@ class Supervisor:
             _log.info("draining: %d workers finish what they run, for up to %g s", len(living), config.worker.drain_s)
         self._drain(living)
         marking = asyncio.create_task(self._mark_draining([berth.id for berth in living if berth.known]))
-        await first(done(places), self._signals.reached(2), timeout_s=config.worker.drain_s)
+        ends = [*places, *self._lives]  # some workers have made way, and are in no place any more
+        await first(done(ends), self._signals.reached(2), timeout_s=config.worker.drain_s)
         if left := list(self._berths.values()):
             _log.warning("releasing: %d workers give back what they run", len(left))
             for berth in left:
                 berth.release()
-            await first(done(places), timeout_s=_RELEASE_S)
+            await first(done(ends), timeout_s=_RELEASE_S)
         for berth in list(self._berths.values()):
             berth.kill("it has not ended in time")
-        await first(done(places))
+        await first(done(ends))
         await cancelled(marking)
         await self._last_partings()
 

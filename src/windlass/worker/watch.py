@@ -1,7 +1,7 @@
 """The worker's own watch over its runs: deadlines, requests to stop, and what to do about those that do not heed them.
 
 A run told to stop is first asked (ctx.cancelled), then an exception is thrown into it, again and again, and past the
-grace its threads are given up: the worker then takes no more work, and is replaced when the others have finished.
+grace its threads are given up: the worker goes on with the others until its supervisor has another take its place.
 All of it is enforced by the supervisor too, for a worker whose loop cannot run.
 """
 
@@ -47,9 +47,10 @@ class Watch:
             return False  # a shutdown has its own end
         if not self._desk.give_up(run, _STUCK.get(run.stop)):
             return False
+        frames = "" if run.lane is None else run.lane.frames(run).rstrip()
         _log.error(
             "job %s (%s, attempt %d) does not stop: %d of %d threads are lost until this worker is replaced",
             run.lease.job_id, run.lease.type, run.lease.attempt, run.lease.threads, self._desk.threads,
-            extra=about(run.lease),
+            extra=about(run.lease) | ({"exception": frames} if frames else {}),
         )  # fmt: skip
         return True

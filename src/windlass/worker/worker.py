@@ -217,8 +217,7 @@ class Worker:
 
     def _look(self) -> None:
         if self._watch.look():
-            self._control.say("stuck", threads=self.desk.lost)
-            self.drain()
+            self._control.say("stuck", threads=self.desk.lost)  # it goes on with the others until it is told to drain
 
     def _written(self) -> None:
         self._claimer.stir()
@@ -285,7 +284,7 @@ class Worker:
 
     async def _leave_if_deaf(self, now_s: float) -> None:
         if await self._hearing.is_past_cure(now_s):
-            self._control.say("leave", problem="deaf")
+            self._control.say("leave", problem="deaf", drains=True)
             self._exit_code = EXIT_DEAF
             self.drain()
 

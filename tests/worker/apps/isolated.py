@@ -288,3 +288,15 @@ def begins_once() -> str:
 @app.job(at_most_once=True)
 async def asynchronously_begins_once() -> str:
     return "begun"
+
+
+@app.job(isolation="process", memory_limit_mb=64)
+def limited(mib: int) -> int:
+    """Allocates at once, and keeps nothing."""
+    return len(bytes(mib << 20))
+
+
+@app.job(isolation="process", memory_limit_mb=64)
+async def alimited(mib: int) -> int:
+    await asyncio.sleep(0)
+    return len(bytes(mib << 20))

@@ -31,6 +31,11 @@ async def wait(file: str, begun: str = "") -> None:
 
 
 @app.job
+async def nap(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+@app.job
 def hold_interpreter(begun: str) -> None:
     """In C, without ever letting go."""
     _note(begun)

@@ -31,6 +31,8 @@ export interface ApiKey {
   revoked_at: string | null;
   last_used_at: string | null;
   key?: string | null;
+  quota?: Quota | null;
+  namespace?: string | null;
 }
 
 export interface ApiKeys {
@@ -156,7 +158,7 @@ export interface DiscardReason {
   reason?: string;
 }
 
-/** Why a job is where it is. `ahead`: how many of its queue go first, as far as was counted. */
+/** Why a job is where it is. `ahead`: how many of its queue go first, as far as was counted. `submitter`: whose quotas an unfinished job counts against. */
 export interface Explanation {
   id: string;
   status: "cancelled" | "completed" | "failed" | "held" | "ready" | "running" | "scheduled";
@@ -165,6 +167,7 @@ export interface Explanation {
   ahead?: number | null;
   workers_able?: number;
   workers_free?: number;
+  submitter?: SubmitterUse | null;
 }
 
 export interface FailedJobs {
@@ -188,8 +191,12 @@ export interface Filter {
   tag?: string | null;
   created_after?: string | null;
   created_before?: string | null;
+  finished_after?: string | null;
+  finished_before?: string | null;
   fingerprint?: string | null;
-  status?: ("cancelled" | "completed" | "failed" | "held" | "ready" | "running" | "scheduled")[];
+  worker?: string | null;
+  text?: string | null;
+  status?: ("cancelled" | "completed" | "failed" | "held" | "pending" | "ready" | "running" | "scheduled")[];
   reason?: string | null;
 }
 
@@ -304,10 +311,13 @@ export interface Logs {
   logs: Log[];
 }
 
+/** `quotas`: those of the caller, and what counts against each. */
 export interface Me {
   subject: string;
   scopes: string[];
   expires_at: string | null;
+  namespace?: string | null;
+  quotas?: QuotaUse[];
 }
 
 /** Where a job is after an action. `running` after a cancel: its worker was asked to stop it. */
@@ -333,6 +343,12 @@ export interface NewKey {
   name: string;
   scopes: ("admin" | "operate" | "read" | "submit")[];
   ttl_s?: number | null;
+  quota?: Quota | null;
+  namespace?: string | null;
+}
+
+export interface NewNamespace {
+  namespace: string | null;
 }
 
 export interface NewPassword {
@@ -347,6 +363,8 @@ export interface NewUser {
   name: string;
   password: string;
   scopes: ("admin" | "operate" | "read" | "submit")[];
+  quota?: Quota | null;
+  namespace?: string | null;
 }
 
 /** One reason why a job does not run yet: a stable code, what it means here, and what would help. */
@@ -374,6 +392,7 @@ export interface PastJob {
   updated_at: string;
   result: unknown | null;
   error: string | null;
+  next_try_at: string | null;
   queue_time: number | null;
   execution_time: number | null;
   total_time: number | null;
@@ -396,6 +415,7 @@ export interface PlainJob {
   updated_at: string;
   result: unknown | null;
   error: string | null;
+  next_try_at: string | null;
 }
 
 export interface PlainStats {
@@ -410,7 +430,7 @@ export interface PlainStored {
   status: "cancelled" | "completed" | "failed" | "pending" | "running";
 }
 
-/** RFC 9457. `code` is stable; `field` is the path of what is wrong. */
+/** RFC 9457. `code` is stable; `field` is the path of what is wrong. `quota`, `limit`, `current`: the quota that it is about, and what counts against it. */
 export interface Problem {
   type: string;
   title: string;
@@ -420,6 +440,9 @@ export interface Problem {
   instance?: string | null;
   request_id?: string | null;
   field?: string | null;
+  quota?: string | null;
+  limit?: number | null;
+  current?: number | null;
   errors?: Refused[];
 }
 
@@ -436,6 +459,22 @@ export interface Queue {
 export interface Queues {
   queues: Queue[];
   next_cursor?: string | null;
+}
+
+/** What a user or API key may submit; what is left out, or null, has no limit. `waiting`: jobs that wait. `threads`: of its unfinished jobs together. `thread_demand`, `timeout_s`: of one job. */
+export interface Quota {
+  waiting?: number | null;
+  threads?: number | null;
+  thread_demand?: number | null;
+  timeout_s?: number | null;
+  submissions_per_s?: number | null;
+}
+
+/** A quota, and what counts against it; null where nothing is counted. */
+export interface QuotaUse {
+  quota: string;
+  limit: number;
+  current: number | null;
 }
 
 export interface Reason {
@@ -461,6 +500,29 @@ export interface Retry {
   factor?: number;
   cap_s?: number;
   jitter?: number;
+}
+
+/** Points from `start` on, one every `step_s` seconds; the last step is not over. */
+export interface Series {
+  start: string;
+  step_s: number;
+  groups: SeriesGroup[];
+}
+
+/** One line: for each step, how many jobs completed, failed for good and were cancelled, how many attempts are tried again, and percentiles of the time until pickup and of the run time, in seconds. With `by` the percentiles are left out. */
+export interface SeriesGroup {
+  queue: string | null;
+  type: string | null;
+  completed: number[];
+  failed: number[];
+  cancelled: number[];
+  retried: number[];
+  queue_p50_s: (number | null)[];
+  queue_p95_s: (number | null)[];
+  queue_p99_s: (number | null)[];
+  execution_p50_s: (number | null)[];
+  execution_p95_s: (number | null)[];
+  execution_p99_s: (number | null)[];
 }
 
 /** One setting of this API process. Secrets are named, never shown. */
@@ -515,6 +577,12 @@ export interface Submission {
   if_too_wide?: "fail" | "narrow" | "wait" | null;
 }
 
+/** A user, API key or other subject, and its quotas. */
+export interface SubmitterUse {
+  subject: string;
+  quotas: QuotaUse[];
+}
+
 export interface Token {
   access_token: string;
   token_type: "Bearer";
@@ -527,6 +595,8 @@ export interface User {
   name: string;
   scopes: string[];
   created_at: string;
+  quota?: Quota | null;
+  namespace?: string | null;
 }
 
 export interface Users {

@@ -3,7 +3,7 @@
 They exist for typed slices, and for wrappers that fail on purpose in tests; not to make PostgreSQL replaceable.
 """
 
-from windlass.store.protocol.accounts import Accounts, ApiKey, AuditEntry, User
+from windlass.store.protocol.accounts import KEY, USER, Accounts, ApiKey, AuditEntry, User
 from windlass.store.protocol.callers import Intake
 from windlass.store.protocol.effects import EffectState, EffectWriter, Intention
 from windlass.store.protocol.hints import LATE_S, Ear, Hints, Pusher, broadcast_channel, channel
@@ -20,12 +20,15 @@ from windlass.store.protocol.views import (
     Points,
     RunningLog,
     SeriesData,
+    Summary,
     Views,
 )
 from windlass.store.protocol.workers import Ask, Claims, Progress, Receipt, Settled, merged
 
 __all__ = [
+    "KEY",
     "LATE_S",
+    "USER",
     "Accounts",
     "ApiKey",
     "Ask",
@@ -55,6 +58,7 @@ __all__ = [
     "RunningLog",
     "SeriesData",
     "Settled",
+    "Summary",
     "Upkeep",
     "User",
     "Views",

@@ -3,8 +3,14 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
+
+from windlass.quotas import Submitter, Use
+
+# How the subjects of users and of API keys begin; the name, or the id, follows.
+USER: Final = "user:"
+KEY: Final = "key:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +53,10 @@ class AuditEntry:
 class Accounts(Protocol):
     """Who may do what, and who did. What expires does so by the database's clock."""
 
-    async def add_user(self, name: str, password_hash: str, scopes: Collection[str]) -> User:
-        """Raises NameTaken."""
+    async def add_user(
+        self, name: str, password_hash: str, scopes: Collection[str], submitter: Submitter | None = ...
+    ) -> User:
+        """With its quotas and namespace, if it has any. Raises NameTaken."""
 
     async def user(self, name: str) -> User | None: ...
 
@@ -62,7 +70,19 @@ class Accounts(Protocol):
         """Raises UserNotFound."""
 
     async def remove_user(self, name: str) -> None:
-        """Raises UserNotFound."""
+        """With its quotas. Raises UserNotFound."""
+
+    async def submitters(self) -> dict[str, Submitter]:
+        """By subject: all that have a quota or a configured namespace."""
+
+    async def set_quota(self, quota: Submitter) -> None:
+        """All of the subject's quotas at once; its namespace stays."""
+
+    async def set_namespace(self, subject: str, namespace: str | None) -> None:
+        """Whose idempotency keys and ids the subject uses from now on; None: its own."""
+
+    async def use(self, subject: str) -> Use:
+        """What counts against the subject's quotas now."""
 
     async def add_key(
         self,
@@ -72,7 +92,12 @@ class Accounts(Protocol):
         digest: bytes,
         scopes: Collection[str],
         expires_at: datetime | None = ...,
-    ) -> ApiKey: ...
+        submitter: Submitter | None = ...,
+    ) -> ApiKey:
+        """With its quotas and namespace, if it has any."""
+
+    async def key_by_id(self, key_id: UUID) -> ApiKey:
+        """Whether it may be used or not. Raises KeyNotFound."""
 
     async def key(self, digest: bytes) -> ApiKey | None:
         """The key with this digest, if it may be used now: neither expired nor revoked. Notes that it was used, once a

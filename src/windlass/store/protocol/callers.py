@@ -8,6 +8,7 @@ from windlass.errors import WindlassError
 from windlass.model import (
     Decision,
     Enqueued,
+    NameKind,
     NewJob,
     Status,
 )
@@ -53,6 +54,10 @@ class Intake(Protocol):
         """Take a failed job out of the dead letters: it is cancelled, and its failure is kept among its attempts."""
 
     async def discard_many(self, job_ids: Iterable[UUID], reason: str = ...) -> dict[UUID, Status | WindlassError]: ...
+
+    async def admit_names(self, kind: NameKind, names: Collection[str], *, most: int) -> set[str]:
+        """Note names of queues, undeclared types or tags that are new: `most` of a kind may be. Returns those there
+        is no room for; then none is noted."""
 
     async def set_paused(self, queue: str, *, paused: bool) -> None:
         """Stop or resume claims from a queue; what runs goes on, and nothing moves."""

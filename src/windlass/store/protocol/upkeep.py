@@ -81,6 +81,13 @@ class Upkeep(Protocol):
     async def forget_types(self) -> set[str]:
         """Forget types that no worker has declared for long. Those of living workers are declared, whenever that was said."""
 
+    async def keep_names(self, *, unused_s: float = ...) -> set[str]:
+        """Note queues and types that have jobs, and forget those that have had none for a while. Returns what was
+        forgotten."""
+
+    async def forget_tags(self, *, unused_s: float = ...) -> int:
+        """Forget tags that no job has any more."""
+
     async def renew(
         self, worker_ids: Collection[UUID], *, lease_ttl_s: float, lost_threads: Mapping[UUID, int] = ...
     ) -> dict[UUID, bool]:
@@ -103,7 +110,11 @@ class Upkeep(Protocol):
         """Say that workers have ended: they left as they were told, or crashed or were killed. What they hold can be reaped."""
 
     async def bury_expired(self) -> set[UUID]:
-        """Bury every worker whose lease has ended."""
+        """Bury every worker whose lease has ended by the clock that granted it; after a restart or a failover of the server only
+        those that had the whole length of their lease to renew it."""
+
+    async def overdue(self, *, after_s: float) -> bool:
+        """Whether the leader is late with a worker whose lease has ended: it may be dead itself."""
 
     async def lost(self, *, limit: int = ...) -> list[LostLease]:
         """The leases of dead workers, to be settled as Lost; not those that an open transaction holds just now."""
@@ -166,8 +177,14 @@ class Upkeep(Protocol):
 
     async def reservations(self) -> list[Reservation]: ...
 
-    async def take_term(self, holder: UUID, *, ttl_s: float) -> int | None:
-        """Become or stay leader; returns the term's number, or None while another holds it."""
+    async def take_term(
+        self, holder: UUID, *, ttl_s: float, since_last_s: float | None = ..., gap_s: float = ...
+    ) -> int | None:
+        """Become or stay leader; returns the term's number, or None while another holds it. Notes by the way what server it is.
+
+        `since_last_s`: since this leader did so last, by its own clock. The server was out of reach, or its clock has jumped, if
+        `gap_s` more have passed.
+        """
 
     async def leave_term(self, holder: UUID) -> None: ...
 
@@ -192,8 +209,14 @@ class Upkeep(Protocol):
     async def sweep_steps(self, *, limit: int = ...) -> int:
         """Forget the steps of jobs that finished more than a day ago, or are gone."""
 
+    async def sweep_charges(self) -> None:
+        """Forget the finished jobs of subjects that have had a quota: those who still submit do so themselves."""
+
     async def sweep_tokens(self, *, limit: int = ...) -> int:
         """Forget spent and revoked tokens that are past their time: they are refused without being remembered."""
+
+    async def expire_audit(self, *, limit: int = ...) -> int:
+        """Remove one page of entries of the audit that were kept long enough; returns how many."""
 
     async def expire_dead_letters(self, *, limit: int = ...) -> int:
         """Remove one page of jobs that failed longer ago than dead letters are kept; returns how many."""

@@ -11,6 +11,7 @@ from windlass.model import (
     Attempt,
     Job,
     KnownType,
+    Line,
     Queue,
     Status,
     Worker,
@@ -134,6 +135,15 @@ class DeadLetterSize:
 
 
 @dataclass(frozen=True, slots=True)
+class Summary:
+    """Exact numbers of jobs: by status, all of them; and the largest by queue, type and status, up to a number of
+    lines."""
+
+    statuses: Mapping[Status, int]
+    lines: Mapping[Line, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """What must never be seen: jobs in no table, in two, keys without a job, counts that differ from the rows."""
 
@@ -190,14 +200,21 @@ class Views(Protocol):
     async def types(self) -> list[KnownType]:
         """Every declared type that is not forgotten, by name."""
 
-    async def taken_keys(self, keys: Collection[str]) -> set[str]:
-        """Which of these idempotency keys belong to a job."""
+    async def is_key_taken(self, namespace: str | None, key: str) -> bool:
+        """Whether the idempotency key belongs to a job, in this namespace."""
 
     async def counts(self) -> dict[tuple[str, str, Status], int]:
         """Exact numbers of jobs by queue, type and status, whatever their number."""
 
-    async def queues(self) -> list[Queue]:
-        """Every queue that has jobs or settings."""
+    async def summary(self, *, lines: int) -> Summary:
+        """The exact numbers of jobs by status, and the largest by queue, type and status. Cheap: for those who
+        watch."""
+
+    async def queues(self, *, after: str = ..., limit: int | None = ...) -> list[Queue]:
+        """Queues that have jobs or settings, by name: those behind `after`, up to `limit`. None: all."""
+
+    async def queue(self, name: str) -> Queue:
+        """One queue, whether it has jobs and settings or not."""
 
     async def workers(self) -> list[Worker]:
         """Every worker, the living first, then the dead that are not forgotten yet."""

@@ -1,10 +1,22 @@
 -- Who may come in, with what, and who did what. What expires does so by the database's clock, whatever that of the API.
 
 -- name: add_user
--- Guard: the name, in whatever case.
-insert into windlass.account (name, created_at, password_hash, scopes) values ($1, now(), $2, $3)
-on conflict do nothing
-returning name, password_hash, scopes, created_at;
+-- Guard: the name, in whatever case. With its quotas and namespace, if there are any ($4: its subject).
+with added as (
+  insert into windlass.account (name, created_at, password_hash, scopes) values ($1, now(), $2, $3)
+  on conflict do nothing
+  returning name, password_hash, scopes, created_at
+), limited as (
+  insert into windlass.submitter (subject, namespace, waiting_max, threads_max, thread_demand_max, timeout_s_max,
+    submissions_per_s)
+  select $4::text, $5::text, $6::integer, $7::integer, $8::integer, $9::double precision, $10::double precision
+  from added
+  where num_nonnulls($5, $6, $7, $8, $9, $10) > 0
+  on conflict (subject) do update set namespace = excluded.namespace, waiting_max = excluded.waiting_max,
+    threads_max = excluded.threads_max, thread_demand_max = excluded.thread_demand_max,
+    timeout_s_max = excluded.timeout_s_max, submissions_per_s = excluded.submissions_per_s
+)
+select name, password_hash, scopes, created_at from added;
 
 -- name: user
 select name, password_hash, scopes, created_at from windlass.account where name = $1;
@@ -19,11 +31,43 @@ update windlass.account set password_hash = $2 where name = $1 returning name, p
 update windlass.account set scopes = $2 where name = $1 returning name, password_hash, scopes, created_at;
 
 -- name: remove_user
+-- With its quotas ($2: its subject), or the next user of that name would have them.
+with quotas as (
+  delete from windlass.submitter s where s.subject = $2
+)
 delete from windlass.account where name = $1 returning name;
 
+-- name: submitters
+-- Every subject that has a quota or a namespace of another name.
+select subject, namespace, waiting_max, threads_max, thread_demand_max, timeout_s_max, submissions_per_s
+from windlass.submitter
+where num_nonnulls(namespace, waiting_max, threads_max, thread_demand_max, timeout_s_max, submissions_per_s) > 0
+order by subject;
+
+-- name: set_quota
+insert into windlass.submitter (subject, waiting_max, threads_max, thread_demand_max, timeout_s_max, submissions_per_s)
+values ($1, $2, $3, $4, $5, $6)
+on conflict (subject) do update set waiting_max = excluded.waiting_max, threads_max = excluded.threads_max,
+  thread_demand_max = excluded.thread_demand_max, timeout_s_max = excluded.timeout_s_max,
+  submissions_per_s = excluded.submissions_per_s;
+
+-- name: set_namespace
+insert into windlass.submitter (subject, namespace) values ($1, $2)
+on conflict (subject) do update set namespace = excluded.namespace;
+
 -- name: add_key
+-- With its quotas and namespace, as add_user.
+with limited as (
+  insert into windlass.submitter (subject, namespace, waiting_max, threads_max, thread_demand_max, timeout_s_max,
+    submissions_per_s)
+  select $7::text, $8::text, $9::integer, $10::integer, $11::integer, $12::double precision, $13::double precision
+  where num_nonnulls($8, $9, $10, $11, $12, $13) > 0
+)
 insert into windlass.api_key (id, created_at, name, prefix, digest, scopes, expires_at) values ($1, now(), $2, $3, $4, $5, $6)
 returning id, name, prefix, scopes, created_at, expires_at, revoked_at, last_used_at;
+
+-- name: key_by_id
+select id, name, prefix, scopes, created_at, expires_at, revoked_at, last_used_at from windlass.api_key where id = $1;
 
 -- name: key
 -- A key that may be used now. That it was is noted once a minute, and only by one of those who use it at the same time:
@@ -78,6 +122,10 @@ delete from windlass.revoked where until < now() - interval '1 hour' returning w
 
 -- name: note
 insert into windlass.audit (at, actor, action, target, detail, request_id) values (now(), $1, $2, $3, $4::text::json, $5);
+
+-- name: expire_audit
+-- Remove one page of old entries. Index: the primary key.
+select windlass.expire_audit_v1($1, $2) as gone;
 
 -- name: audit
 -- Index: the primary key, backwards.

@@ -50,6 +50,26 @@ left join lateral (
   order by ended_at desc limit 1
 ) a on true;
 
+-- name: quota_of
+-- The quotas of the subject that a job counts against, and what else counts. Index: the primary key of charge, then
+-- charge_subject.
+select s.subject, s.namespace, s.waiting_max, s.threads_max, s.thread_demand_max, s.timeout_s_max, s.submissions_per_s,
+  n.waiting, n.threads
+from windlass.charge c
+join windlass.submitter s on s.subject = c.subject
+cross join lateral (
+  select count(*) filter (where not u.runs) as waiting, coalesce(sum(u.threads), 0) as threads
+  from (
+    select m.threads, exists (select from windlass.running t where t.job_id = any (array[m.job_id])) as runs,
+      exists (select from windlass.ready t where t.job_id = any (array[m.job_id]))
+        or exists (select from windlass.scheduled t where t.job_id = any (array[m.job_id]))
+        or exists (select from windlass.held t where t.job_id = any (array[m.job_id])) as waits
+    from windlass.charge m where m.subject = c.subject
+  ) u
+  where u.runs or u.waits
+) n
+where c.job_id = $1;
+
 -- name: hands
 -- Every living worker, whether it serves this queue and knows this type, and the job it keeps its threads for: as the
 -- claim sees it, that is one that waits for nothing else. Index: running_worker, one probe each.

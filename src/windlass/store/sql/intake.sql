@@ -9,17 +9,17 @@ with new as (
   select n.* from unnest(
     $1::uuid[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::smallint[], $7::text[], $8::integer[],
     $9::double precision[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::timestamptz[],
-    $16::double precision[]
+    $16::double precision[], $17::text[]
   ) as n (id, type, name, queue, priority, thread_demand, payload, max_attempts, timeout_s, retry, tags,
-    idempotency_key, if_too_wide, trace, scheduled_at, delay_s)
+    idempotency_key, if_too_wide, trace, scheduled_at, delay_s, namespace)
 ), stored as (
   insert into windlass.job (id, type, name, queue, priority, thread_demand, payload, max_attempts, timeout_s, retry,
-    tags, idempotency_key, if_too_wide, trace, scheduled_at, created_at)
+    tags, idempotency_key, if_too_wide, trace, scheduled_at, created_at, namespace)
   select n.id, n.type, n.name, n.queue, n.priority, n.thread_demand, n.payload::json, n.max_attempts, n.timeout_s,
     n.retry::json, case when n.tags is not null then array(select json_array_elements_text(n.tags::json)) end,
     n.idempotency_key, n.if_too_wide, n.trace,
     case when n.delay_s > 0 then statement_timestamp() + make_interval(secs => n.delay_s) else n.scheduled_at end,
-    statement_timestamp()
+    statement_timestamp(), n.namespace
   from new n
   on conflict (id) do nothing
   returning id, type, queue, priority, thread_demand, scheduled_at, tags
@@ -27,7 +27,7 @@ with new as (
   select s.*, greatest(s.scheduled_at, statement_timestamp()) as ready_at,
     coalesce(s.scheduled_at > statement_timestamp(), false) as later,
     windlass.microseconds(greatest(s.scheduled_at, statement_timestamp())) + s.n
-      - (s.priority * $17::double precision * 1000000)::bigint as rank
+      - (s.priority * $18::double precision * 1000000)::bigint as rank
   from (select row_number() over () as n, t.* from stored t) s
 ), readied as (
   insert into windlass.ready (job_id, rank, ready_at, attempt, failures, thread_demand, suspect, queue, type)
@@ -104,22 +104,32 @@ from stored s;
 
 -- name: enqueue_keys
 -- Take idempotency keys for new jobs. Guard: the key. The caller sorts by key: unsorted batches deadlock. Who has
--- them now is read by another statement, whose snapshot can see the winner.
-insert into windlass.idempotency (key, job_id, fingerprint, created_at)
-select n.key, n.job_id, n.fingerprint, now()
-from unnest($1::text[], $2::uuid[], $3::bytea[]) as n (key, job_id, fingerprint)
+-- them now is read by another statement, whose snapshot can see the winner. $4: the keys without their namespace,
+-- null for those that have none. A key that code without namespaces has stored is found under that: its job must not
+-- be stored again after a deploy.
+insert into windlass.idempotency (key, job_id, fingerprint, created_at, namespaced)
+select n.key, n.job_id, n.fingerprint, now(), true
+from unnest($1::text[], $2::uuid[], $3::bytea[], $4::text[]) as n (key, job_id, fingerprint, plain)
+where n.plain is null
+  or not exists (select from windlass.idempotency i where i.key = any (array[n.plain]) and i.namespaced is null)
 on conflict (key) do nothing;
 
 -- name: key_holders
--- Who has these keys, and for which body.
-select key, job_id, fingerprint from windlass.idempotency where key = any ($1::text[]);
+-- Who has these keys, and for which body; $2: without their namespace, as for enqueue_keys.
+select i.key, i.job_id, i.fingerprint from windlass.idempotency i where i.key = any ($1::text[])
+union all
+select n.key, i.job_id, i.fingerprint
+from unnest($1::text[], $2::text[]) as n (key, plain)
+join windlass.idempotency i on i.key = any (array[n.plain]) and i.namespaced is null
+where n.plain is not null and not exists (select from windlass.idempotency o where o.key = any (array[n.key]));
 
 -- name: stored_bodies
 -- What is stored under ids that a caller repeats, to tell a repetition from a collision. JSON as text: a caller's
 -- own connection may decode it.
 select j.id, j.type, j.name, j.queue, j.priority, j.thread_demand, j.payload::text as payload, j.max_attempts,
   j.timeout_s, j.retry::text as retry,
-  j.tags, j.idempotency_key, j.if_too_wide, j.scheduled_at, date_part('epoch', j.scheduled_at - j.created_at) as delay_s
+  j.tags, j.idempotency_key, j.if_too_wide, j.scheduled_at, j.namespace,
+  date_part('epoch', j.scheduled_at - j.created_at) as delay_s
 from (
   select * from windlass.job where id = any ($1::uuid[])
   union all select * from windlass.job_kept where id = any ($1::uuid[])

@@ -57,13 +57,13 @@ cross join lateral (
   select * from windlass.job where id = p.job_id
   union all select * from windlass.job_kept where id = p.job_id
 ) j
-left join lateral (  -- how an unfinished job's last attempt ended; index: attempt_job, for jobs that had one
+left join lateral (  -- how the last attempt ended, of a job that is unfinished or ended while it waited; index: attempt_job
   (select a.attempt, a.started_at, a.ended_at, a.error from windlass.attempt a
-   where l.attempt > 0 and l.finished_at is null and a.job_id = p.job_id
+   where l.attempt > 0 and (l.finished_at is null or l.started_at is null) and a.job_id = p.job_id
    order by a.attempt desc, a.ended_at desc limit 1)
   union all
   (select a.attempt, a.started_at, a.ended_at, a.error from windlass.attempt_kept a
-   where l.attempt > 0 and l.finished_at is null and a.job_id = p.job_id
+   where l.attempt > 0 and (l.finished_at is null or l.started_at is null) and a.job_id = p.job_id
    order by a.attempt desc, a.ended_at desc limit 1)
   order by attempt desc, ended_at desc limit 1
 ) last on true
@@ -248,10 +248,6 @@ left join (
 left join windlass.type_version v on l.versions = 1 and v.type = l.type and v.digest = l.digest
 order by t.name;
 
--- name: taken_keys
--- Which of these idempotency keys belong to a job.
-select i.key from windlass.idempotency i where i.key = any ($1::text[]);
-
 -- name: served_queues
 -- What living workers that claim jobs serve, and how many serve the same.
 select w.queues, count(*)::integer as workers
@@ -276,31 +272,68 @@ from (
 ) w
 left join windlass.leader l on l.expires_at > now();
 
+-- name: summary
+-- The sums by status (without a queue), and the $1 largest counts: who looks often does not read one row for each of a
+-- thousand queues.
+with shown as materialized (
+  select t.queue, t.type, sum(t.n)::bigint as n,
+    case when t.status = 'ready' and (coalesce(q.paused, false) or t.type <> all (k.types)) then 'held'
+         else t.status end as status
+  from windlass.tallied t cross join windlass.known k left join windlass.queue q on q.name = t.queue
+  group by 4, t.queue, t.type
+)
+select s.status, null as queue, null as type, sum(s.n)::bigint as n from shown s group by s.status
+union all
+(select s.status, s.queue, s.type, s.n from shown s order by s.n desc, s.queue, s.type, s.status limit $1);
+
 -- name: count_undecided
 -- How many jobs wait for a person to decide. Index: held_reason.
 select count(*) as n from windlass.held h where h.reason = 'needs decision';
 
 -- name: queues
--- Every queue that has settings, and every one given, with the age of the oldest among those first in line.
--- Index: ready_claim, one probe per queue and demand in use.
-with recursive named as (
-  select unnest($1::text[]) as name union select name from windlass.queue
-), demand (name, demand) as (
-  select n.name, (select min(r.thread_demand) from windlass.ready r where r.queue = n.name) from named n
+-- One page of the queues that have jobs or settings, in the order of code points behind $1, up to $2 of them (null:
+-- all); or those that $3 names, jobs or not. `unknown`: ready jobs of types that no living worker knows. The counts are
+-- read once for all queues: one reading for each was quadratic, and 20,000 queues took minutes. Index for the age of
+-- the oldest among those first in line: ready_claim, one probe per queue with ready jobs and demand in use.
+with line as (
+  select t.queue as name, t.status, t.n, t.status = 'ready' and t.type <> all (k.types) as unknown, false as paused
+  from windlass.tallied t cross join windlass.known k
   union all
-  select d.name, (select min(r.thread_demand) from windlass.ready r where r.queue = d.name and r.thread_demand > d.demand)
-  from demand d where d.demand is not null
+  select q.name, null, 0, false, q.paused from windlass.queue q
+  union all
+  select n.name, null, 0, false, false from unnest($3::text[]) as n (name)
+), page as materialized (
+  select l.name, bool_or(l.paused) as paused,
+    coalesce(sum(l.n) filter (where l.status = 'scheduled'), 0)::bigint as scheduled,
+    coalesce(sum(l.n) filter (where l.status = 'held'), 0)::bigint as held,
+    coalesce(sum(l.n) filter (where l.status = 'ready'), 0)::bigint as ready,
+    coalesce(sum(l.n) filter (where l.unknown), 0)::bigint as unknown,
+    coalesce(sum(l.n) filter (where l.status = 'running'), 0)::bigint as running,
+    coalesce(sum(l.n) filter (where l.status = 'completed'), 0)::bigint as completed,
+    coalesce(sum(l.n) filter (where l.status = 'failed'), 0)::bigint as failed,
+    coalesce(sum(l.n) filter (where l.status = 'cancelled'), 0)::bigint as cancelled
+  from line l
+  where l.name collate "C" > $1 and ($3::text[] is null or l.name = any ($3::text[]))
+  group by l.name
+  order by l.name collate "C" limit $2
 )
-select n.name, coalesce(q.paused, false) as paused,
-  (select coalesce(sum(t.n), 0)::bigint from windlass.tallied t where t.queue = n.name and t.status = 'ready') as depth,
-  (select date_part('epoch', now() - min(head.ready_at))
-   from demand d cross join lateral (
-     select r.ready_at from windlass.ready r
-     where r.queue = n.name and r.thread_demand = d.demand order by r.rank limit 100
-   ) head
-   where d.name = n.name and d.demand is not null) as oldest_age_s
-from named n left join windlass.queue q on q.name = n.name
-order by n.name;
+select p.*, date_part('epoch', now() - oldest.ready_at) as oldest_age_s
+from page p
+left join lateral (
+  with recursive demand (demand) as (
+    select min(r.thread_demand) from windlass.ready r where r.queue = p.name
+    union all
+    select (select min(r.thread_demand) from windlass.ready r where r.queue = p.name and r.thread_demand > d.demand)
+    from demand d where d.demand is not null
+  )
+  select min(head.ready_at) as ready_at
+  from demand d cross join lateral (
+    select r.ready_at from windlass.ready r
+    where r.queue = p.name and r.thread_demand = d.demand order by r.rank limit 100
+  ) head
+  where d.demand is not null
+) oldest on p.ready > 0
+order by p.name collate "C";
 
 -- name: workers
 -- Every worker with what it runs, the living first.

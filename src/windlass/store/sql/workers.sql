@@ -116,18 +116,31 @@ with woken_no_more as (
 update windlass.worker set died_at = now(), cause = $2 where id = any ($1::uuid[]) and died_at is null returning id;
 
 -- name: bury_expired
--- Workers whose lease ended. A renewal in progress wins: its row is passed by, and looked at again at the next tick.
+-- Workers whose lease ended. They have stopped: each stops before its lease ends, by its own clock. That is certain only if the
+-- clock that says so now has granted the lease. After a restart, a failover or a jump of the clock, what was granted before
+-- gets its whole length again, to be renewed or to stop in. Guard: this is the server that the leader asked last.
+-- A renewal in progress wins: its row is passed by, and looked at again at the next tick.
 with over as materialized (
-  select w.id from windlass.worker w where w.died_at is null and w.lease_until <= now() for no key update skip locked
+  select w.id from windlass.worker w cross join windlass.server s
+  where w.died_at is null and w.lease_until <= now() and s.started_at = pg_postmaster_start_time()
+    and s.clock_since <= greatest(w.renewed_at, now() - (w.lease_until - w.renewed_at))
+  for no key update of w skip locked
 )
 update windlass.worker w set died_at = now(), cause = 'expired'
 where w.id = any (array(select o.id from over o)) and w.died_at is null and w.lease_until <= now()
 returning w.id;
 
+-- name: overdue
+-- Whether the lease of some worker ended so long ago that the leader should have buried it.
+select exists (
+  select from windlass.worker w where w.died_at is null and w.lease_until <= now() - make_interval(secs => $1)
+) as overdue;
+
 -- name: lost
 -- Running rows whose worker is dead or unknown: never "who has just died", or a claim that commits late is orphaned.
--- Holders are found by stepping through running_worker, one probe each. A lost lease counts as a crash only if
--- another worker renewed after it ended: else the database was away, not the worker. A worker buried by its supervisor
+-- Holders are found by stepping through running_worker, one probe each. A lost lease counts as a crash only if the database was
+-- reached all the while since it was last renewed, and another worker renewed after it ended: else the database was away, not the
+-- worker. A worker buried by its supervisor
 -- has had its begun jobs settled as crashed before; what is found here it had not begun. Nor had a job that is started once at most
 -- and whose start is not recorded. Rows that somebody's open transaction holds are passed by: they must not keep all others waiting.
 with recursive holder (worker_id) as (
@@ -138,7 +151,7 @@ with recursive holder (worker_id) as (
 ), dead as (
   select h.worker_id, coalesce(w.cause = 'expired' and exists (
       select from windlass.worker other where other.id <> w.id and other.renewed_at > w.lease_until
-    ), false) as crashed
+    ) and (select s.reached_since from windlass.server s) <= w.renewed_at, false) as crashed
   from holder h left join windlass.worker w on w.id = h.worker_id
   where h.worker_id is not null and (w.id is null or w.died_at is not null)
 )
@@ -205,14 +218,33 @@ with gone as materialized (
 delete from windlass.idle i where i.worker_id = any (array(select g.worker_id from gone g)) returning i.worker_id;
 
 -- name: take_term
--- Become or stay leader. Guard: the expiry; a holder renews its own term, anyone takes an expired one.
-insert into windlass.leader as l (holder, term, expires_at)
-values ($1, 1, now() + make_interval(secs => $2))
-on conflict (only_one) do update
-set holder = excluded.holder, expires_at = excluded.expires_at,
-    term = case when l.holder = excluded.holder and l.expires_at > now() then l.term else l.term + 1 end
-where l.holder = excluded.holder or l.expires_at <= now()
-returning term;
+-- Become or stay leader, and note what that says of the server. Guard: the expiry; a holder renews its own term, anyone takes an
+-- expired one. $3: the seconds since this leader last wrote here, by its own clock, or null; if the server's clock counts $4 more
+-- than that, it has jumped. Nobody who leads for longer than $4 means that the server may have been out of reach.
+with taken as (
+  insert into windlass.leader as l (holder, term, expires_at)
+  values ($1, 1, now() + make_interval(secs => $2))
+  on conflict (only_one) do update
+  set holder = excluded.holder, expires_at = excluded.expires_at,
+      term = case when l.holder = excluded.holder and l.expires_at > now() then l.term else l.term + 1 end
+  where l.holder = excluded.holder or l.expires_at <= now()
+  returning term
+), noted as (
+  insert into windlass.server as s (started_at, clock_since, reached_since, reached_at)
+  select pg_postmaster_start_time(), now(), now(), now() from taken
+  on conflict (only_one) do update
+  set started_at = excluded.started_at, reached_at = excluded.reached_at,
+      clock_since = case
+        when s.started_at <> excluded.started_at then now()
+        when now() - s.reached_at > make_interval(secs => $3::double precision + $4) then now()
+        else s.clock_since
+      end,
+      reached_since = case
+        when s.started_at <> excluded.started_at or now() - s.reached_at > make_interval(secs => $4) then now()
+        else s.reached_since
+      end
+)
+select term from taken;
 
 -- name: leave_term
 -- Give the term up, so that another need not wait for it to end.

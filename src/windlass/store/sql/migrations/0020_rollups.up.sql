@@ -1,4 +1,4 @@
--- serves: 15
+-- serves: 19
 -- What has happened over time, for charts: by the minute for two days, by the hour for sixty. Deltas are appended by whoever
 -- has something to tell and are folded by the leader every few seconds. They are unlogged: a crash of the database costs the
 -- charts a few seconds, and nobody waits for the disk.
