@@ -1,4 +1,5 @@
 /** What stands around every screen: where one is, whether it is live, and the way to everything else. */
+
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import {
   Gauge,
@@ -28,6 +29,7 @@ import { formatCompact } from "@/lib/format";
 import { NewJob } from "@/screens/new-job/new-job";
 import { Button, IconButton } from "@/ui/button";
 import { cx } from "@/ui/cx";
+import { Text } from "@/ui/text";
 import { Toasts, toastError } from "@/ui/toast";
 
 const PLACES = [
@@ -144,7 +146,7 @@ function Account({ onHelp }: { onHelp: () => void }) {
   return (
     <div className="flex items-center gap-0.5 border-line border-t pt-2.5">
       <span className="min-w-0 flex-1 truncate px-1.5 text-muted text-xs" title={subject}>
-        {subject}
+        <Text>{subject}</Text>
       </span>
       <IconButton label="Keyboard help (?)" onClick={onHelp}>
         <span aria-hidden="true" className="font-medium">
