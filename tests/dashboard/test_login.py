@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.dashboard.visits import expect_live, login_link
 from tests.e2e.household import Up
@@ -12,15 +12,9 @@ PASSWORD = "a long enough pass phrase"
 
 
 @pytest.fixture
-def door(browser: Browser, cluster: Up) -> Callable[[str], Page]:
+def door(visit: Callable[..., Page]) -> Callable[[str], Page]:
     """Opens a path as nobody."""
-
-    def open_page(path: str) -> Page:
-        page = browser.new_context().new_page()
-        page.goto(cluster.url + path)
-        return page
-
-    return open_page
+    return lambda path: visit(path, state=None)
 
 
 def enter(page: Page, name: str, password: str) -> None:

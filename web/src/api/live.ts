@@ -9,7 +9,7 @@ import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { serverPath } from "@/api/base";
 import { get, queryString } from "@/api/client";
-import { keys } from "@/api/queries";
+import { askForJobs, keys } from "@/api/queries";
 
 export type LiveState = "connecting" | "live" | "reconnecting" | "paused";
 
@@ -96,7 +96,7 @@ export class LiveStream {
       this.#tries = 0;
       this.#set("live");
       // What changed meanwhile and does not come by the stream.
-      if (lost) void this.#client.invalidateQueries({ queryKey: keys.jobs });
+      if (lost) askForJobs(this.#client);
     };
     source.onerror = () => {
       this.#set("reconnecting");

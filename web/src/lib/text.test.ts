@@ -17,5 +17,6 @@ it("leaves every writing as it is", () => {
 });
 
 it("ends the direction of a text where the text ends, whatever it holds", () => {
-  expect(isolated("\u2069\u202eabc")).toBe("\u2068\\u2069\\u202eabc\u2069");
+  expect(isolated("\u2069\u202eשלום")).toBe("\u2068\\u2069\\u202eשלום\u2069");
+  expect(isolated("\u202eabc")).toBe("\\u202eabc");
 });

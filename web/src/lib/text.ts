@@ -15,5 +15,10 @@ const sign = (char: string): string => {
 
 export const visible = (text: string): string => text.replace(UNSEEN, sign);
 
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+
 /** For texts that are put together without elements: titles, labels, messages. Its direction ends where it ends. */
-export const isolated = (text: string): string => `\u2068${visible(text)}\u2069`;
+export function isolated(text: string): string {
+  const shown = visible(text);
+  return RIGHT_TO_LEFT.test(shown) ? `\u2068${shown}\u2069` : shown;
+}

@@ -2,7 +2,7 @@
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
-import { keys } from "@/api/queries";
+import { askForJobs } from "@/api/queries";
 import { type BulkProgress, type BulkTarget, type BulkVerb, countMatching, runBulk } from "@/lib/bulk";
 import { formatCount, plural } from "@/lib/format";
 import { isolated } from "@/lib/text";
@@ -105,7 +105,7 @@ function OpenBulkDialog({
       toastError(error);
     } finally {
       setRunning(false);
-      void client.invalidateQueries({ queryKey: keys.jobs });
+      askForJobs(client);
       void client.invalidateQueries({ queryKey: ["dead-letters"] });
     }
   };

@@ -30,6 +30,7 @@ export function DeadLetters() {
   const query = useQuery({
     queryKey: ["dead-letters", "groups"],
     queryFn: () => get<DeadLetterGroups>("/v1/dead-letters/groups"),
+    refetchInterval: 10_000, // what fails again after a replay may leave the number as it was
   });
   const { refetch } = query;
   // biome-ignore lint/correctness/useExhaustiveDependencies: the groups change when their number does

@@ -25,7 +25,8 @@ export function JobPage() {
   const { id } = useParams({ from: "/jobs/$id" });
   const query = useQuery({
     ...jobQuery(id),
-    refetchInterval: ({ state }) => (state.data?.job.status === "running" ? 2_000 : false), // its progress
+    // Its progress; and a retry that fails again between two looks of the server tells nothing new.
+    refetchInterval: ({ state }) => (["ready", "running"].includes(state.data?.job.status ?? "") ? 2_000 : false),
   });
   useEffect(() => liveStream().watch(id), [id]);
   if (query.isPending) return <Loading label="Loading the job" />;
