@@ -91,6 +91,7 @@ export function Chart({ label, times, lines, format, height = 180, onSpan }: Pro
       element,
     );
     plot.current = made;
+    element.dataset.shade = shade;
     const resized = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
     resized.observe(element);
     return () => {
