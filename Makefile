@@ -21,6 +21,7 @@ up: env ## start Windlass on this machine, with its own PostgreSQL
 # Bytecode is kept, whatever the environment says: the tests start some hundred processes, and each would compile us anew.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: env ## run the tests
+	@tools/chromium
 	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder $(ARGS)
 
 lint: env ## check style, types, imports and the lock file

@@ -44,7 +44,7 @@ def violations(page: Page, axe_script: Path, where: str) -> list[str]:
         expect(page.locator(f".chart:not([data-shade={shade}])")).to_have_count(0)  # charts are drawn anew
         results: list[dict[str, Any]] = page.evaluate(CHECK, shade)
         found += [
-            f"{where}, {shade}: {each['id']} ({each['help']}): {[(node['html'][:200], node['failureSummary'][:300]) for node in each['nodes'][:3]]}"
+            f"{where}, {shade}: {each['id']} ({each['help']}): {[(node['html'][-120:], node['failureSummary'][:300]) for node in each['nodes'][:3]]}"
             for each in results
         ]
     page.emulate_media(color_scheme="light")
