@@ -145,7 +145,7 @@ def test_filters_are_chips_that_survive_a_reload_and_the_way_back(visit: Visitin
     page.get_by_role("navigation", name="Statuses").get_by_role("link", name="Failed").click()
     expect(rows(page)).to_have_count(2)
     page.get_by_role("button", name="Drop the filter tag").click()
-    expect(page).to_have_url(re.compile(r"status=") )
+    expect(page).to_have_url(re.compile(r"status="))
     assert tag not in page.url
 
 

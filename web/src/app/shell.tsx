@@ -64,7 +64,7 @@ export function Shell() {
       >
         Skip to the content
       </a>
-      <aside className="z-30 flex shrink-0 flex-col border-line bg-raised max-lg:sticky max-lg:top-0 max-lg:border-b lg:sticky lg:top-0 lg:h-dvh lg:w-52 lg:border-r">
+      <aside className="z-30 flex shrink-0 flex-col border-line bg-raised max-lg:sticky max-lg:top-0 max-lg:border-b lg:sticky lg:top-0 lg:h-dvh lg:w-56 lg:border-r">
         <div className="flex h-13 items-center gap-2.5 px-4">
           <img src="./mark.svg" alt="" width={24} height={24} />
           <span className="font-semibold tracking-tight">Windlass</span>
@@ -127,7 +127,7 @@ function Places() {
           className="flex h-8 items-center gap-2.5 rounded-md px-2.5 text-muted hover:bg-hover hover:text-text aria-[current=page]:bg-accent-soft aria-[current=page]:font-medium aria-[current=page]:text-accent"
         >
           <Icon size={16} aria-hidden="true" />
-          <span className="flex-1">{label}</span>
+          <span className="min-w-0 flex-1 truncate">{label}</span>
           {!!badge[to] && (
             <span className="tabular rounded-full bg-red-soft px-1.5 text-red text-xs">
               {formatCompact(badge[to] as number)}

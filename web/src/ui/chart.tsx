@@ -5,7 +5,6 @@
 
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
-import { formatMoment } from "@/lib/format";
 import "uplot/dist/uPlot.min.css";
 import { useShade } from "@/app/theme";
 
@@ -55,11 +54,11 @@ export function Chart({ label, times, lines, format, height = 180, onSpan }: Pro
         cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
         scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, 1e-9) * 1.08] } },
         axes: [
-          { ...axis, values: (_, ticks) => timesAt(ticks) },
+          { ...axis, size: 30, values: (_, ticks) => timesAt(ticks) },
           { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => format(tick)) },
         ],
         series: [
-          { label: "At", value: (self, at) => formatMoment(momentOf(at ?? self.data[0].at(-1))) },
+          { label: "At", value: (self, at) => momentOf(at ?? self.data[0].at(-1)) },
           ...lines.map((line) => ({
             label: line.label,
             stroke: colourOf(line.colour),
@@ -111,12 +110,15 @@ export function Chart({ label, times, lines, format, height = 180, onSpan }: Pro
   );
 }
 
-const momentOf = (at: number | undefined): string | null =>
-  at === undefined ? null : new Date(at * 1000).toISOString();
-
 const HOUR_MINUTE = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const DAY_MONTH = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 const DAY_S = 86_400;
+
+function momentOf(at: number | undefined): string {
+  if (at === undefined) return "–";
+  const moment = new Date(at * 1000);
+  return `${DAY_MONTH.format(moment)}, ${HOUR_MINUTE.format(moment)}`;
+}
 
 /** The times under the axis: the hour of a day, or the day where they are days apart or one begins. */
 export function timesAt(ticks: readonly number[]): string[] {

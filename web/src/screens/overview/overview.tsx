@@ -33,14 +33,12 @@ export function Overview() {
   return (
     <Page title="Overview" aside={<RangePicker range={range} onRange={setRange} />}>
       <Figures />
-      {series.data && (
-        <TimeCharts
-          series={series.data}
-          onSpan={(after, before) =>
-            void navigate({ to: "/jobs", search: { finished_after: after, finished_before: before } })
-          }
-        />
-      )}
+      <TimeCharts
+        series={series.data}
+        onSpan={(after, before) =>
+          void navigate({ to: "/jobs", search: { finished_after: after, finished_before: before } })
+        }
+      />
       <div className="grid items-start gap-4 lg:grid-cols-3">
         <DeepestQueues />
         <WorstFailures />

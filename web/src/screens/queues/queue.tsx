@@ -42,14 +42,12 @@ export function QueuePage() {
           <Empty title="Nothing is in this queue.">Queues without jobs and settings are forgotten after a while.</Empty>
         </div>
       )}
-      {series.data && (
-        <TimeCharts
-          series={series.data}
-          onSpan={(after, before) =>
-            void navigate({ to: "/jobs", search: { queue: name, finished_after: after, finished_before: before } })
-          }
-        />
-      )}
+      <TimeCharts
+        series={series.data}
+        onSpan={(after, before) =>
+          void navigate({ to: "/jobs", search: { queue: name, finished_after: after, finished_before: before } })
+        }
+      />
       <div className="grid items-start gap-4 lg:grid-cols-2">
         <ByStatus queue={name} statuses={queue?.statuses ?? {}} />
         <ByType queue={name} />
