@@ -101,8 +101,8 @@ def take(browser: Browser, url: str) -> None:
         page = context.new_page()
         page.goto(url + path)
         expect(page.get_by_test_id("live")).to_have_text("Live")
-        expect(page.get_by_text("Loading")).to_have_count(0)
         expect(page.locator("[aria-busy=true]")).to_have_count(0)
+        expect(page.get_by_text("Loading")).to_have_count(0)
         if prepare:
             prepare(page)
         file = FOLDER / f"{name}.png"

@@ -36,7 +36,7 @@ def has_thread_map(cluster: Up) -> bool:
 
 
 def test_wide_job_spans_its_cells_in_the_thread_map(visit: Visiting, cluster: Up) -> None:
-    if not has_thread_map(cluster):
+    if not has_thread_map(cluster):  # to be removed with the route's arrival: from then on its absence is a failure
         pytest.skip("this server has no /v1/workers/threads")
     [job] = submit(cluster, {"type": "run_until_cancelled", "thread_demand": 3, "payload": {}})
     cluster.until(job, "running")
@@ -96,8 +96,8 @@ def test_command_palette_works_by_keyboard_alone(visit: Visiting, cluster: Up) -
     expect(page.get_by_role("heading", name="Queues")).to_be_visible()
     expect(palette).to_be_hidden()
     page.keyboard.press("/")
-    page.keyboard.type(job)
-    expect(palette.get_by_role("option").first).to_contain_text(job)
+    page.keyboard.type(job[:-2])  # the beginning of an id is enough
+    expect(palette.get_by_role("option", name=f"add_numbers {job}")).to_be_visible()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")

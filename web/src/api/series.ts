@@ -35,6 +35,17 @@ export function timesOf(series: Series): number[] {
   return Array.from({ length: group?.completed.length ?? 0 }, (_, n) => start + n * series.step_s);
 }
 
+const LEAST_S = 15;
+
+/** Counts as rates a second. The last step is not over: it is divided by what has passed of it, or every chart would end in a fall. */
+export function perSecond(series: Series, counts: readonly number[], nowMs = Date.now()): number[] {
+  const begun = Date.parse(series.start) / 1000 + (counts.length - 1) * series.step_s;
+  const passed = Math.min(series.step_s, Math.max(LEAST_S, nowMs / 1000 - begun));
+  return counts.map((n, at) => n / (at === counts.length - 1 ? passed : series.step_s));
+}
+
 /** A group's rate a second, of everything that has ended. */
-export const ratesOf = (series: Series, group: SeriesGroup): number[] =>
-  group.completed.map((n, at) => (n + (group.failed[at] ?? 0) + (group.cancelled[at] ?? 0)) / series.step_s);
+export const ratesOf = (series: Series, group: SeriesGroup, nowMs = Date.now()): number[] => {
+  const ended = group.completed.map((n, at) => n + (group.failed[at] ?? 0) + (group.cancelled[at] ?? 0));
+  return perSecond(series, ended, nowMs);
+};

@@ -19,6 +19,7 @@ interface Command {
 }
 
 const ID = /^[0-9a-f]{8}[0-9a-f-]*$/i;
+const WHOLE_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const SHOWN_MAX = 12;
 
 interface Props {
@@ -113,7 +114,7 @@ function useCommands(text: string, onNewJob: () => void): Command[] {
   const found = useQuery({
     queryKey: ["palette", text],
     queryFn: ({ signal }) => get<Jobs>("/v1/jobs", { text, limit: 5 }, signal),
-    enabled: ID.test(text),
+    enabled: ID.test(text) && !WHOLE_ID.test(text),
     staleTime: 5_000,
   }).data?.jobs;
 
@@ -133,11 +134,13 @@ function useCommands(text: string, onNewJob: () => void): Command[] {
     const wanted = text.toLowerCase();
     const matching = places.filter((command) => command.label.toLowerCase().includes(wanted));
     if (!text) return matching;
+    const go = (id: string) => void navigate({ to: "/jobs/$id", params: { id } });
+    if (WHOLE_ID.test(text)) return [{ id: "go", label: `Job ${text}`, run: () => go(wanted) }];
     const jobs = (found ?? []).map((job) => ({
       id: `job-${job.id}`,
       label: `${job.type} ${job.id}`,
       note: job.status,
-      run: () => void navigate({ to: "/jobs/$id", params: { id: job.id } }),
+      run: () => go(job.id),
     }));
     const named = (queues ?? [])
       .filter((queue) => queue.name.toLowerCase().includes(wanted))

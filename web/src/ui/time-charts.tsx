@@ -1,7 +1,7 @@
 /** The four charts of a cluster or a queue: how much, how much goes wrong, how long it waits, how long it runs. */
 import { lazy, Suspense, useMemo } from "react";
 import type { Series } from "@/api/schema";
-import { ratesOf, timesOf } from "@/api/series";
+import { perSecond, ratesOf, timesOf } from "@/api/series";
 import { formatDuration } from "@/lib/format";
 import { Empty, Loading, Panel } from "@/ui/page";
 
@@ -26,12 +26,11 @@ function Charts({ series, onSpan }: Props) {
   const [group] = series.groups;
   const lines = useMemo(() => {
     if (!group) return null;
-    const perSecond = (values: readonly number[]) => values.map((n) => n / series.step_s);
     return {
       throughput: [{ label: "Finished", colour: "accent", values: ratesOf(series, group), fill: true }],
       failures: [
-        { label: "Failed for good", colour: "red", values: perSecond(group.failed), fill: true },
-        { label: "Tried again", colour: "amber", values: perSecond(group.retried) },
+        { label: "Failed for good", colour: "red", values: perSecond(series, group.failed), fill: true },
+        { label: "Tried again", colour: "amber", values: perSecond(series, group.retried) },
       ],
       waiting: [
         { label: "p50", colour: "blue", values: group.queue_p50_s },
@@ -58,7 +57,7 @@ function Charts({ series, onSpan }: Props) {
     <div className="grid gap-4 lg:grid-cols-2">
       {charts.map(({ title, format, lines }) => (
         <Panel key={title} title={title} className="overflow-hidden">
-          <div className="px-3 pt-2 pb-3">
+          <div className="min-h-[226px] px-3 pt-2 pb-3">
             <Suspense fallback={<Loading label="Loading the chart" />}>
               <Chart label={title} times={times} lines={lines} format={format} onSpan={span} />
             </Suspense>
