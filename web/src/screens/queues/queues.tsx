@@ -115,10 +115,14 @@ function Row({ queue, rates = [] }: { queue: Queue; rates: readonly number[] | u
         >
           {queue.name}
         </Link>
-        {queue.paused && <span className="rounded-full bg-amber-soft px-2 text-amber text-xs">paused</span>}
-        {!queue.served_by && queue.depth > 0 && (
-          <span className="whitespace-nowrap rounded-full bg-red-soft px-2 text-red text-xs">no worker serves it</span>
-        )}
+        <span className="flex flex-wrap gap-1">
+          {queue.paused && <span className="rounded-full bg-amber-soft px-2 text-amber text-xs">paused</span>}
+          {!queue.served_by && queue.depth > 0 && (
+            <span className="whitespace-nowrap rounded-full bg-red-soft px-2 text-red text-xs">
+              no worker serves it
+            </span>
+          )}
+        </span>
       </td>
       <td className="tabular px-2 text-right sm:px-4">{formatCount(queue.depth)}</td>
       <td className="tabular px-2 text-right sm:px-4">{formatCount(queue.statuses.running ?? 0)}</td>
