@@ -17,9 +17,9 @@ from urllib.parse import parse_qsl
 from msgspec import Meta
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from windlass.api.bodies import read_body
 from windlass.api.endpoint import Call, Endpoint
 from windlass.api.gate import COOKIE
-from windlass.api.limits import read_body
 from windlass.api.logins import Identity
 from windlass.errors import InvalidField, TooManyRequests, Unauthorized, WrongMedia
 from windlass.wire import Asked

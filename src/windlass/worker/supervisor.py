@@ -42,7 +42,7 @@ _CANCELS_S: Final = 1.0
 _ORPHANS_S: Final = 1.0
 _PATIENCE_S: Final = (0.1, 2.0)
 _RELEASE_S: Final = 2.0
-_SUSPECTED_S: Final = 1.0
+_RAN_JOBS_S: Final = 1.0
 _SOURCES_S: Final = 0.5
 _SOURCES_STILL_S: Final = 0.1
 _NAMED: Final = 3
@@ -151,7 +151,7 @@ class Supervisor:
                     _log.warning("place %d: the next worker follows when a source file has changed", n)
                     await first(self._signals.reached(1), changes.wait())
                     continue
-            pause_s = _pause_s(berth, back_off.ended())
+            pause_s = _pause_s(berth, back_off)
             if pause_s and not self._signals.stage:
                 _log.warning("place %d: the next worker follows in %.1f s", n, pause_s)
             await first(self._signals.reached(1), timeout_s=pause_s)
@@ -362,16 +362,14 @@ class Supervisor:
             _log.info("stopped")
 
 
-def _pause_s(berth: Berth | None, back_off_s: float) -> float:
-    """Back-off is for workers that cannot live, not for those whose jobs cannot."""
-    if berth is not None and berth.reloads:
-        return 0.0
-    if berth is None or berth.lease_until_s is None:
-        return back_off_s
-    if berth.killed:
-        return 0.0
+def _pause_s(berth: Berth | None, back_off: BackOff) -> float:
+    """Back-off is for workers that cannot live, not for those whose jobs cannot: other jobs would wait for it."""
+    if berth is None or (berth.lease_until_s is None and not berth.reloads):
+        return back_off.ended()
     # What was under way when it crashed is a suspect now, and will not do that to a worker again.
-    return min(back_off_s, _SUSPECTED_S) if berth.had_begun else back_off_s
+    if berth.reloads or berth.killed or berth.crashed_by_job:
+        return 0.0
+    return min(back_off.ended(), _RAN_JOBS_S) if berth.had_begun else back_off.ended()
 
 
 def _named(files: list[str]) -> str:
