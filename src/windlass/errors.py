@@ -13,7 +13,7 @@ WindlassError                      everything we raise
 │   ├── JobNotFound                404
 │   ├── UserNotFound               404
 │   ├── KeyNotFound                404  there is no such API key
-│   ├── WorkerNotFound             404
+│   ├── WorkerNotFound             404  there is no such worker, or it was forgotten
 │   ├── MailNotFound               404  there is no such caught mail, or none is caught
 │   ├── NoSuchPath                 404  nothing is served there
 │   ├── WrongMethod                405  something is, but not in this way
