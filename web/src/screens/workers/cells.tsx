@@ -66,29 +66,25 @@ function JobCell({ segment, layout }: { segment: Segment; layout: Layout }) {
   if (!run) return null;
   const label = run.name ?? run.type;
   const age = formatRelative(run.started_at, now).replace(/ ago$/, "");
-  const threads = span > 1 ? [plural(span, "thread")] : [];
-  const type = run.name ? [run.type] : [];
-  const facts = [...type, ...threads, WORDS[kind].toLowerCase(), `for ${age}`].join(", ");
-  const readable = opens && width * (layout.cell + layout.gap) >= NAME_MIN;
+  const facts = [age, span > 1 && plural(span, "thread"), run.name && run.type].filter(Boolean).join(" · ");
+  const room = opens ? width * (layout.cell + layout.gap) : 0;
   return (
     <Link
       to="/jobs/$id"
       params={{ id: run.job_id }}
-      title={`${label}: ${facts}`}
-      aria-label={`${label}: ${facts}`}
+      title={`${label}\n${facts}\n${WORDS[kind]}`}
       tabIndex={opens ? undefined : -1}
       className={cx(
         "flex h-9 flex-col justify-center overflow-hidden rounded border text-xs leading-tight hover:brightness-95",
-        readable && "px-1.5",
+        room >= NAME_MIN && "px-1.5",
         LOOKS[kind],
         !opens && "rounded-l-none border-l-0",
         !closes && "rounded-r-none border-r-0",
       )}
     >
-      {readable && <span className="truncate font-medium">{label}</span>}
-      {readable && width * layout.cell >= 2 * NAME_MIN && (
-        <span className="tabular truncate">{[...type, ...threads, age].join(" · ")}</span>
-      )}
+      <span className={room >= NAME_MIN ? "truncate font-medium" : "sr-only"}>{label}</span>
+      <span className={room >= 2 * NAME_MIN ? "tabular truncate" : "sr-only"}>{facts}</span>
+      <span className="sr-only">{WORDS[kind]}</span>
     </Link>
   );
 }

@@ -22,7 +22,7 @@ export interface Layout {
 
 type Threads = Pick<Worker, "threads" | "busy_threads" | "lost_threads" | "reserved_for">;
 
-const CELL_MAX = 112;
+const CELL_MAX = 124;
 const CELL_READABLE = 72;
 
 /** The cells of a worker from left to right; their spans add up to its threads. Without a map, only how many are busy is known. */
