@@ -12,7 +12,6 @@ import pytest
 from tests.faults.attacks import ATTACKS
 from tests.faults.hostile import Seen, attacked, p99, run
 
-
 # On a machine that others keep twice as busy as it has cores, the bounds say little: they are five times as wide there.
 SLACK = 5.0 if os.getloadavg()[0] > 2 * (os.cpu_count() or 1) else 1.0
 
