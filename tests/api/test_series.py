@@ -26,7 +26,7 @@ async def charted(rig: Rig) -> Rig:
     recorder.ended("mail", "echo", 0.01, 2.0, retried=True)
     await (await rig.worker()).claims.record_rollups(recorder.take())
     assert await rig.store.upkeep.fold_counts()
-    assert await rig.store.upkeep.fold_rollups()
+    await rig.store.upkeep.fold_rollups()
     return rig
 
 
@@ -146,7 +146,8 @@ async def test_a_bulk_action_takes_the_filters_of_the_list(api: Client, rig: Rig
 async def test_a_bulk_action_goes_on_from_its_cursor_until_there_is_nothing_more(api: Client, rig: Rig) -> None:
     for n in range(5):
         await rig.job(Status.READY, name=f"Invoice {n}")
-    done, cursor = [], None
+    done: list[int] = []
+    cursor = None
     while not done or cursor:
         body = {"filter": {"text": "Invoice", "status": ["ready"]}, "limit": 2, "cursor": cursor}
         told = (await api.post("/v1/jobs/cancel", json=body)).json()
