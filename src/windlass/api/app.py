@@ -198,9 +198,7 @@ class Api:
 
     async def _answer(self, exchange: _Exchange) -> Answer | Response:
         scope = exchange.scope
-        method, path, raw_path = scope["method"], scope["path"], scope.get("raw_path")
-        if self._base and path.startswith(self._base):  # a proxy that passes its prefix on
-            path, raw_path = path[len(self._base) :], raw_path and raw_path.removeprefix(self._base.encode())
+        method, (path, raw_path) = scope["method"], self._own_path(scope["path"], scope.get("raw_path"))
         check_once(scope["headers"], exchange.headers)
         self._hosts.check(exchange.headers)
         if method == "OPTIONS":
@@ -212,9 +210,8 @@ class Api:
             actor = ANONYMOUS if endpoint.scope is None else self._parts.gate.admit(request, endpoint.scope)
         except Unauthorized:
             if endpoint.media.startswith("text/html") and b"text/html" in exchange.headers.get(b"accept", b""):
-                return Answer(
-                    None, 303, {"location": f"{self._base}/login", "vary": "accept"}
-                )  # a person who follows a link to a page can do nothing with a problem
+                # A person who follows a link to a page can do nothing with a problem.
+                return Answer(None, 303, {"location": f"{self._base}/login", "vary": "accept"})
             raise
         exchange.actor = actor.subject
         call = Call(request, self._parts, actor, exchange.request_id, values, exchange.headers)
@@ -226,6 +223,13 @@ class Api:
         if isinstance(told, (Answer, Response)):
             return told
         return Answer(told, bound.status)
+
+    def _own_path(self, path: str, raw_path: bytes | None) -> tuple[str, bytes | None]:
+        """The path without the prefix that a proxy may have passed on."""
+        if not self._base or not f"{path}/".startswith(f"{self._base}/"):
+            return path, raw_path
+        own_raw = raw_path and raw_path.removeprefix(self._base.encode())
+        return path[len(self._base) :] or "/", own_raw or None
 
     async def _handled(self, bound: _Bound, call: Call, exchange: _Exchange) -> Answer | Told | Response | None:
         """What the handler tells, with the body read: whole before, or by the handler as it arrives."""

@@ -86,7 +86,7 @@ def _shown(value: Any, rule: Rule) -> str:
     text = str(value)
     if not rule.secret:
         return text
-    return redacted(text) if "://" in text else _HIDDEN
+    return redacted(text) if rule.unit.endswith("URL") else _HIDDEN
 
 
 _TAG: Final = "cluster"

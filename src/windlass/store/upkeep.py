@@ -253,15 +253,16 @@ class Upkeep:
                 await self._postgres.fetch("fold", connection=connection)
             return bool(row[0]["mine"])
 
-    async def fold_rollups(self) -> bool:
-        """Add what was recorded lately to its minutes and hours, for charts. False: another is at it."""
+    async def fold_rollups(self, *, limit: int = _PAGE) -> bool:
+        """Add a page of what was recorded lately to its minutes and hours, for charts. True: the page was full."""
         async with self._postgres.transaction(brief=True) as connection:
             row = await self._postgres.fetch(
                 "fold_lock", f"{self._postgres.config.schema} rollups", connection=connection
             )
-            if row[0]["mine"]:
-                await self._postgres.fetch("fold_rollups", PAIRS_MAX, connection=connection)
-            return bool(row[0]["mine"])
+            if not row[0]["mine"]:
+                return False
+            page = await self._postgres.fetch("fold_rollups", PAIRS_MAX, limit, connection=connection)
+            return bool(page[0]["folded"] >= limit)
 
     async def expire_rollups(self) -> int:
         """Forget minutes after two days and hours after sixty."""

@@ -364,9 +364,12 @@ class Supervisor:
             _log.info("stopped")
 
 
-_RAN_JOBS_S: Final = 1.0
+def _pause_s(berth: Berth | None, back_off: BackOff) -> float:
+    """Back-off is for workers that cannot live, not for those whose jobs cannot: other jobs would wait for it."""
+    if berth is None or (berth.lease_until_s is None and not berth.restarts):
+        return back_off.ended()
     # What was under way when it crashed is a suspect now, and will not do that to a worker again.
-    if berth.reloads or berth.killed or berth.crashed_by_job:
+    if berth.restarts or berth.killed or berth.crashed_by_job:
         return 0.0
     return min(back_off.ended(), _RAN_JOBS_S) if berth.had_begun else back_off.ended()
 

@@ -205,8 +205,8 @@ class Upkeep(Protocol):
 
     async def leave_term(self, holder: UUID) -> None: ...
 
-    async def fold_rollups(self) -> bool:
-        """Add what was recorded lately to its minutes and hours, for charts. False: another is at it."""
+    async def fold_rollups(self, *, limit: int = ...) -> bool:
+        """Add a page of what was recorded lately to its minutes and hours, for charts. True: the page was full."""
 
     async def expire_rollups(self) -> int:
         """Forget minutes after two days and hours after sixty."""
