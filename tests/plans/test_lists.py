@@ -55,23 +55,29 @@ SEARCHES: dict[str, dict[str, Any]] = {
 async def test_searches(probe: Probe, search: str) -> None:
     """No index answers them: each looks at so many jobs and no more, in a time that nobody notices."""
     wrong = []
-    for status, kind, tag in product(STATUSES, (None, "email"), (None, "nightly")):
+    for status, kind, tag in product(STATUSES, TYPES, (None, "nightly")):
         query = JobQuery(STATUSES[status], kind, None, tag, **SEARCHES[search])
         name = f"{search}: {status}, type {kind}, tag {tag}"
-        found = await _wrong_with(probe, query, most_ms=300, most_buffers=10 * SCAN)
+        # Of a frequent type the server may walk by id instead, for each of its queues, where that costs the same.
+        found = await _wrong_with(probe, query, most_ms=300, most_buffers=10 * SCAN, most_walked=8 * SCAN)
         wrong += [f"{name}: {fault}" for fault in found]
     assert not wrong, f"{len(wrong)} faults\n" + "\n".join(w.partition("\n")[0] for w in wrong) + f"\n\n{wrong[0]}"
 
 
 async def _wrong_with(
-    probe: Probe, query: JobQuery, *, most_ms: float = MOST_MS, most_buffers: int = MOST_BUFFERS
+    probe: Probe,
+    query: JobQuery,
+    *,
+    most_ms: float = MOST_MS,
+    most_buffers: int = MOST_BUFFERS,
+    most_walked: int = MOST_WALKED,
 ) -> list[str]:
     seen = await probe.see(lambda store: store.views.jobs(query))
     found = faults(seen)
     if seen.buffers > most_buffers:
         found.append(f"touches {seen.buffers} buffers")
     for table in ("scheduled", "held", "ready", "running", "outcome", "tag", "job"):
-        if (walked := max((plan.visited_of(table) for plan in seen), default=0)) > MOST_WALKED:
+        if (walked := max((plan.visited_of(table) for plan in seen), default=0)) > most_walked:
             found.append(f"visits {walked} rows of {table}")
     took_ms = seen.took_ms
     if took_ms > most_ms:  # the machine may be busy

@@ -104,14 +104,19 @@ returning r.at;
 select to_timestamp(floor(extract(epoch from now()) / $1::integer) * $1 - ($2::integer - 1) * $1) as start;
 
 -- name: series
--- The rows of a span, summed into steps of $2 seconds. $3 and $4: of one queue or type alone; both null: the totals.
--- Index: the primary key.
+-- The rows of a span, by steps of $2 seconds: of one queue, $3, where an empty name is the total; of one type of it, unless $4 is null.
+-- No condition on the queue is optional: a plan for any values would walk every row of the span. Index: the primary key.
 select floor((extract(epoch from r.at) - extract(epoch from $5::timestamptz)) / $2::integer)::integer as n,
   r.completed, r.failed, r.cancelled, r.retried, r.waited, r.ran
 from windlass.rollup r
-where r.step_s = $1::integer and r.at >= $5::timestamptz
-  and case when $3::text is null and $4::text is null then r.queue = ''
-    else r.queue <> '' and ($3::text is null or r.queue = $3) and ($4::text is null or r.type = $4) end;
+where r.step_s = $1::integer and r.at >= $5::timestamptz and r.queue = $3::text and ($4::text is null or r.type = $4);
+
+-- name: series_of_type
+-- The same of one type, $3, in every queue. Index: the primary key.
+select floor((extract(epoch from r.at) - extract(epoch from $4::timestamptz)) / $2::integer)::integer as n,
+  r.completed, r.failed, r.cancelled, r.retried, r.waited, r.ran
+from windlass.rollup r
+where r.step_s = $1::integer and r.at >= $4::timestamptz and r.type = $3::text and r.queue <> '';
 
 -- name: series_by
 -- The same without durations, by queue or by type ($3): for small charts in lists.
