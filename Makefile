@@ -1,5 +1,5 @@
-# Every target makes .venv first and by itself. Python 3.11 or newer and make are all it needs: Node.js, for the dashboard, is
-# fetched where there is none.
+# Every target makes .venv first and by itself. Python 3.11 or newer and make are all it needs: Node.js, for the
+# dashboard, is fetched where there is none.
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

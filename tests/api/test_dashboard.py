@@ -220,10 +220,25 @@ async def test_a_login_leads_to_the_screen_that_was_asked_for(http: Client, toke
 @pytest.mark.parametrize(
     "elsewhere",
     [
-        "//evil.example", "/ui//evil.example", "/ui\\evil", "\\\\evil", "https://evil.example", "https:/ui/", "javascript:alert(1)",
-        "/v1/jobs", "/login", "/uix", "/ui/../v1/jobs", "/ui/%2e%2E/v1", "/ui/..", "/ui/\r\nset-cookie: a=b", " /ui/", "ui/", "/ui/jobs\n",
+        "//evil.example",
+        "/ui//evil.example",
+        "/ui\\evil",
+        "\\\\evil",
+        "https://evil.example",
+        "https:/ui/",
+        "javascript:alert(1)",
+        "/v1/jobs",
+        "/login",
+        "/uix",
+        "/ui/../v1/jobs",
+        "/ui/%2e%2E/v1",
+        "/ui/..",
+        "/ui/\r\nset-cookie: a=b",
+        " /ui/",
+        "ui/",
+        "/ui/jobs\n",
     ],
-)  # fmt: skip
+)
 async def test_a_login_leads_nowhere_but_to_the_dashboard(http: Client, tokens: Tokens, elsewhere: str) -> None:
     code = tokens.signer.sign("admin", ["admin"], 600, "login")
     answer = await enter(http, code=code, next=elsewhere)

@@ -89,10 +89,16 @@ async def test_a_longer_span_has_longer_steps_and_never_many_points(api: Client,
 @pytest.mark.parametrize(
     ("query", "field"),
     [
-        ("seconds=59", "seconds"), ("seconds=5184001", "seconds"), ("seconds=-1", "seconds"), ("seconds=1e9", "seconds"),
-        ("seconds=x", "seconds"), ("by=worker", "by"), ("queue=", "queue"), ("colour=1", "colour"),
+        ("seconds=59", "seconds"),
+        ("seconds=5184001", "seconds"),
+        ("seconds=-1", "seconds"),
+        ("seconds=1e9", "seconds"),
+        ("seconds=x", "seconds"),
+        ("by=worker", "by"),
+        ("queue=", "queue"),
+        ("colour=1", "colour"),
     ],
-)  # fmt: skip
+)
 async def test_a_span_that_nobody_can_draw_is_refused(api: Client, query: str, field: str) -> None:
     answer = await api.get(f"/v1/series?{query}")
     assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
@@ -124,8 +130,14 @@ async def test_a_list_is_filtered_by_text_worker_and_the_end(api: Client, rig: R
 
 @pytest.mark.parametrize(
     ("query", "field"),
-    [("text=", "text"), ("worker=", "worker"), ("finished_after=2026-01-01T00:00:00", "finished_after"), ("finished_before=x", "finished_before"), ("text=%00", "text")],
-)  # fmt: skip
+    [
+        ("text=", "text"),
+        ("worker=", "worker"),
+        ("finished_after=2026-01-01T00:00:00", "finished_after"),
+        ("finished_before=x", "finished_before"),
+        ("text=%00", "text"),
+    ],
+)
 async def test_a_filter_that_means_nothing_is_refused(api: Client, query: str, field: str) -> None:
     answer = await api.get(f"/v1/jobs?{query}")
     assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text

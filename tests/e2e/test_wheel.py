@@ -1,4 +1,4 @@
-"""The wheel and the source archive as they are published: the dashboard is in them, and neither needs Node.js to be installed."""
+"""The wheel and the source archive as published: the dashboard is in them, and installing either needs no Node.js."""
 
 import os
 import subprocess

@@ -51,7 +51,8 @@ async def test_a_fold_costs_a_page_however_many_wait(probe: Probe) -> None:
         async with store.postgres.connection() as connection:
             await connection.execute(
                 "insert into windlass.rollup_delta (queue, type, retried, waited, ran) "
-                f"select 'queue ' || n % 40, 'type ' || n % 40, 1, '{histogram}', '{histogram}' from generate_series(1, {20 * PAGE}) n"
+                f"select 'queue ' || n % 40, 'type ' || n % 40, 1, '{histogram}', '{histogram}' "
+                f"from generate_series(1, {20 * PAGE}) n"
             )
         probe._plans.clear()
         assert await store.upkeep.fold_rollups(limit=PAGE)

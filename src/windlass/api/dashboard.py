@@ -37,9 +37,9 @@ _HEADERS: Final = {
 # It stands in the page, so it has nothing but plain segments.
 _BASE_PATH: Final = re.compile(r"(?:/[A-Za-z0-9_.~-]+)*")
 _UNBUILT: Final = (
-    f"<!doctype html><html lang='en'><head>{_BASE}<title>Windlass</title></head><body><main><p>The dashboard is not built in this "
-    "checkout. <code>make up</code> and <code>make web</code> build it. The API is described at <a href='../docs'>docs</a>.</p>"
-    "</main></body></html>"
+    f"<!doctype html><html lang='en'><head>{_BASE}<title>Windlass</title></head><body><main><p>The dashboard is not "
+    "built in this checkout. <code>make up</code> and <code>make web</code> build it. The API is described at "
+    "<a href='../docs'>docs</a>.</p></main></body></html>"
 )
 
 
