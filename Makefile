@@ -23,6 +23,7 @@ up: env dashboard ## start Windlass on this machine, with its own PostgreSQL
 # Bytecode is kept, whatever the environment says: the tests start some hundred processes, and each would compile us anew.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: env dashboard ## run the tests
+	@tools/chromium
 	$(if $(ARGS),,tools/node vitest run || [ $$? = 69 ])
 	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder $(ARGS)
 

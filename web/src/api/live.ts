@@ -9,17 +9,19 @@ import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { serverPath } from "@/api/base";
 import { get, queryString } from "@/api/client";
-import { keys } from "@/api/queries";
+import { askForJobs, keys } from "@/api/queries";
 
 export type LiveState = "connecting" | "live" | "reconnecting" | "paused";
 
+const HIDDEN_MS = 60_000;
 const PAUSES_MS = [500, 1000, 2000, 4000, 8000];
 const TOPICS = ["stats", "queues", "workers", "jobs"] as const;
 
 export class LiveStream {
   #client: QueryClient;
   #source: EventSource | null = null;
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined; // until the next opening
+  #hiding: ReturnType<typeof setTimeout> | undefined; // until a hidden tab lets go
   #tries = 0;
   #jobs = new Set<string>();
   #listeners = new Set<() => void>();
@@ -37,6 +39,7 @@ export class LiveStream {
   stop(): void {
     document.removeEventListener("visibilitychange", this.#onVisibility);
     clearTimeout(this.#timer);
+    clearTimeout(this.#hiding);
     this.#source?.close();
     this.#source = null;
   }
@@ -65,16 +68,17 @@ export class LiveStream {
 
   /** A hidden tab follows nothing: a wall of forgotten tabs must not cost the server or the battery anything. */
   #onVisibility = (): void => {
-    if (document.hidden) {
-      clearTimeout(this.#timer);
-      this.#timer = setTimeout(() => {
-        this.#source?.close();
-        this.#source = null;
-        this.#set("paused");
-      }, 60_000);
-    } else if (this.#source === null) this.#reopen();
-    else clearTimeout(this.#timer);
+    clearTimeout(this.#hiding);
+    if (document.hidden) this.#hiding = setTimeout(() => this.#pause(), HIDDEN_MS);
+    else if (this.state === "paused") this.#reopen();
   };
+
+  #pause(): void {
+    clearTimeout(this.#timer);
+    this.#source?.close();
+    this.#source = null;
+    this.#set("paused");
+  }
 
   #reopen(): void {
     if (this.state === "paused") this.#set("connecting");
@@ -92,7 +96,7 @@ export class LiveStream {
       this.#tries = 0;
       this.#set("live");
       // What changed meanwhile and does not come by the stream.
-      if (lost) void this.#client.invalidateQueries({ queryKey: keys.jobs });
+      if (lost) askForJobs(this.#client);
     };
     source.onerror = () => {
       this.#set("reconnecting");

@@ -1,5 +1,5 @@
 /** What the screens read, one hook each. The live stream patches the same keys. */
-import { queryOptions, useQuery } from "@tanstack/react-query";
+import { type QueryClient, queryOptions, useQuery } from "@tanstack/react-query";
 import { get, requestText } from "@/api/client";
 import type { Attempts, Explanation, Job, JobTypes, Logs, Me, Queues, Stats, Workers } from "@/api/schema";
 import { rawField } from "@/lib/json";
@@ -12,6 +12,11 @@ export const keys = {
   types: ["types"] as const,
   jobs: ["jobs"] as const,
   job: (id: string) => ["job", id] as const,
+};
+
+/** Lists of jobs keep their own pages (job-pages.ts) and read them again when this is called. */
+export const askForJobs = (client: QueryClient): void => {
+  client.setQueryData(keys.jobs, Date.now());
 };
 
 /** A job with its payload and result as the texts that were stored. */

@@ -1,4 +1,5 @@
 /** Ctrl K: go to a screen, a queue or a job by the beginning of its id, search jobs by text, or do something. */
+
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Dialog as Radix } from "radix-ui";
@@ -8,6 +9,7 @@ import { useQueues, useScopes } from "@/api/queries";
 import type { Jobs } from "@/api/schema";
 import { setTheme } from "@/app/theme";
 import { cx } from "@/ui/cx";
+import { Text } from "@/ui/text";
 
 interface Command {
   id: string;
@@ -93,7 +95,9 @@ function Palette({ onClose, onNewJob }: Omit<Props, "open">) {
               command === chosen && "bg-accent-soft",
             )}
           >
-            <span className="min-w-0 flex-1 truncate">{command.label}</span>
+            <span className="min-w-0 flex-1 truncate">
+              <Text>{command.label}</Text>
+            </span>
             {command.note && <span className="shrink-0 text-muted text-xs">{command.note}</span>}
           </div>
         ))}

@@ -1,4 +1,5 @@
 /** What stands around every screen: where one is, whether it is live, and the way to everything else. */
+
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import {
   Gauge,
@@ -28,6 +29,7 @@ import { formatCompact } from "@/lib/format";
 import { NewJob } from "@/screens/new-job/new-job";
 import { Button, IconButton } from "@/ui/button";
 import { cx } from "@/ui/cx";
+import { Text } from "@/ui/text";
 import { Toasts, toastError } from "@/ui/toast";
 
 const PLACES = [
@@ -62,7 +64,7 @@ export function Shell() {
       >
         Skip to the content
       </a>
-      <aside className="z-30 flex shrink-0 flex-col border-line bg-raised max-lg:sticky max-lg:top-0 max-lg:border-b lg:sticky lg:top-0 lg:h-dvh lg:w-52 lg:border-r">
+      <aside className="z-30 flex shrink-0 flex-col border-line bg-raised max-lg:sticky max-lg:top-0 max-lg:border-b lg:sticky lg:top-0 lg:h-dvh lg:w-56 lg:border-r">
         <div className="flex h-13 items-center gap-2.5 px-4">
           <img src="./mark.svg" alt="" width={24} height={24} />
           <span className="font-semibold tracking-tight">Windlass</span>
@@ -125,7 +127,7 @@ function Places() {
           className="flex h-8 items-center gap-2.5 rounded-md px-2.5 text-muted hover:bg-hover hover:text-text aria-[current=page]:bg-accent-soft aria-[current=page]:font-medium aria-[current=page]:text-accent"
         >
           <Icon size={16} aria-hidden="true" />
-          <span className="flex-1">{label}</span>
+          <span className="min-w-0 flex-1 truncate">{label}</span>
           {!!badge[to] && (
             <span className="tabular rounded-full bg-red-soft px-1.5 text-red text-xs">
               {formatCompact(badge[to] as number)}
@@ -144,7 +146,7 @@ function Account({ onHelp }: { onHelp: () => void }) {
   return (
     <div className="flex items-center gap-0.5 border-line border-t pt-2.5">
       <span className="min-w-0 flex-1 truncate px-1.5 text-muted text-xs" title={subject}>
-        {subject}
+        <Text>{subject}</Text>
       </span>
       <IconButton label="Keyboard help (?)" onClick={onHelp}>
         <span aria-hidden="true" className="font-medium">

@@ -49,7 +49,8 @@ export function formFields(schema: Schema | null | undefined): FormField[] | nul
     const whole = resolve(given, schema);
     const options = (whole.anyOf ?? whole.oneOf ?? [whole]).map((one) => resolve(one, schema));
     const real = options.filter((one) => one.type !== "null");
-    const one = real.length === 1 ? (real[0] as Schema) : {};
+    const numeric = real.length > 1 && real.every(({ type }) => type === "integer" || type === "number");
+    const one: Schema = numeric ? { type: "number" } : real.length === 1 ? (real[0] as Schema) : {};
     return {
       name,
       kind: kindOf(one, name),

@@ -1,11 +1,14 @@
 /** Before many jobs are touched: how many that is. While it happens: how far it is, and a way to stop. */
+
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
-import { keys } from "@/api/queries";
+import { askForJobs } from "@/api/queries";
 import { type BulkProgress, type BulkTarget, type BulkVerb, countMatching, runBulk } from "@/lib/bulk";
 import { formatCount, plural } from "@/lib/format";
+import { isolated } from "@/lib/text";
 import { Button } from "@/ui/button";
 import { Dialog } from "@/ui/dialog";
+import { Text } from "@/ui/text";
 import { toast, toastError } from "@/ui/toast";
 
 const WORDS: Record<BulkVerb, { title: string; button: string; done: string; note: string; danger: boolean }> = {
@@ -94,7 +97,7 @@ function OpenBulkDialog({
     try {
       const result = await runBulk(verb, targets, { rate, signal: stop.current.signal, onProgress: setProgress });
       toast(
-        `${plural(result.done, "job")} ${words.done}${result.refused ? `, ${formatCount(result.refused)} not: ${result.why}` : ""}.`,
+        `${plural(result.done, "job")} ${words.done}${result.refused ? `, ${formatCount(result.refused)} not: ${isolated(result.why ?? "")}` : ""}.`,
       );
       onDone?.();
       onClose();
@@ -102,7 +105,7 @@ function OpenBulkDialog({
       toastError(error);
     } finally {
       setRunning(false);
-      void client.invalidateQueries({ queryKey: keys.jobs });
+      askForJobs(client);
       void client.invalidateQueries({ queryKey: ["dead-letters"] });
     }
   };
@@ -129,7 +132,11 @@ function OpenBulkDialog({
     >
       <p className="text-base" aria-live="polite">
         {preview.isPending && "Counting …"}
-        {preview.isError && <span className="text-red">{(preview.error as Error).message}</span>}
+        {preview.isError && (
+          <span className="text-red">
+            <Text>{(preview.error as Error).message}</Text>
+          </span>
+        )}
         {count !== undefined && (
           <>
             This will affect <strong className="tabular">{plural(count, "job")}</strong>

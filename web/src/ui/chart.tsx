@@ -2,6 +2,7 @@
  * A chart over time. Drag over it to choose a span. Drawn by uPlot on a canvas; what it shows is also said in words, for
  * those who do not see it.
  */
+
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -48,13 +49,16 @@ export function Chart({ label, times, lines, format, height = 180, onSpan }: Pro
       {
         width: element.clientWidth,
         height,
-        padding: [8, 8, 0, 0],
+        padding: [8, 26, 0, 0], // the last time under the axis is whole
         legend: { live: true },
         cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
         scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, 1e-9) * 1.08] } },
-        axes: [axis, { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => format(tick)) }],
+        axes: [
+          { ...axis, size: 30, values: (_, ticks) => timesAt(ticks) },
+          { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => format(tick)) },
+        ],
         series: [
-          { value: (_, at) => (at === null ? "–" : new Date(at * 1000).toLocaleString("en-GB")) },
+          { label: "At", value: (self, at) => momentOf(at ?? self.data[0].at(-1)) },
           ...lines.map((line) => ({
             label: line.label,
             stroke: colourOf(line.colour),
@@ -62,7 +66,11 @@ export function Chart({ label, times, lines, format, height = 180, onSpan }: Pro
             ...(line.fill ? { fill: colourOf(`${line.colour}-soft`) } : {}),
             points: { show: false },
             spanGaps: true,
-            value: (_: uPlot, value: number | null) => (value === null ? "–" : format(value)),
+            // Where nobody points, the newest.
+            value: (self: uPlot, value: number | null, n: number, at: number | null) => {
+              const shown = at === null ? self.data[n]?.at(-1) : value;
+              return shown === null || shown === undefined ? "–" : format(shown);
+            },
           })),
         ],
         hooks: {
@@ -82,6 +90,7 @@ export function Chart({ label, times, lines, format, height = 180, onSpan }: Pro
       element,
     );
     plot.current = made;
+    element.dataset.shade = shade;
     const resized = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
     resized.observe(element);
     return () => {
@@ -99,6 +108,26 @@ export function Chart({ label, times, lines, format, height = 180, onSpan }: Pro
       <div ref={box} aria-hidden="true" className="chart" />
     </figure>
   );
+}
+
+const HOUR_MINUTE = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const DAY_MONTH = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const DAY_S = 86_400;
+
+function momentOf(at: number | undefined): string {
+  if (at === undefined) return "–";
+  const moment = new Date(at * 1000);
+  return `${DAY_MONTH.format(moment)}, ${HOUR_MINUTE.format(moment)}`;
+}
+
+/** The times under the axis: the hour of a day, or the day where they are days apart or one begins. */
+export function timesAt(ticks: readonly number[]): string[] {
+  const apart = (ticks[1] ?? 0) - (ticks[0] ?? 0);
+  return ticks.map((tick) => {
+    const at = new Date(tick * 1000);
+    const text = HOUR_MINUTE.format(at);
+    return apart >= DAY_S || text === "00:00" ? DAY_MONTH.format(at) : text;
+  });
 }
 
 const dataOf = (times: readonly number[], lines: readonly Line[]): uPlot.AlignedData =>

@@ -1,5 +1,7 @@
 /** A labelled field with its help and its error, tied together for those who do not see them. */
+
 import { type ReactNode, useId } from "react";
+import { Text } from "@/ui/text";
 
 interface Props {
   label: string;
@@ -25,7 +27,7 @@ export function Field({ label, required = false, help, error, children }: Props)
       {children({ id, "aria-describedby": note, "aria-invalid": error ? true : undefined })}
       {note && (
         <p id={note} className={error ? "text-red text-xs" : "text-muted text-xs"}>
-          {error ?? help}
+          <Text>{error ?? help}</Text>
         </p>
       )}
     </div>

@@ -16,7 +16,12 @@ interface Props {
   onSpan: (after: string, before: string) => void;
 }
 
-export function TimeCharts({ series, onSpan }: Props) {
+/** Holds the place of the charts while they are read, so that what stands below does not jump. */
+export function TimeCharts({ series, onSpan }: { series: Series | undefined; onSpan: Props["onSpan"] }) {
+  return series ? <Charts series={series} onSpan={onSpan} /> : <div aria-busy="true" className="h-[540px]" />;
+}
+
+function Charts({ series, onSpan }: Props) {
   const times = useMemo(() => timesOf(series), [series]);
   const [group] = series.groups;
   const lines = useMemo(() => {

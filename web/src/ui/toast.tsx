@@ -1,7 +1,9 @@
 /** Short messages about what was done. Read aloud politely; errors stay until they are closed. */
+
 import { X } from "lucide-react";
 import { useSyncExternalStore } from "react";
 import { ApiError } from "@/api/client";
+import { isolated } from "@/lib/text";
 import { IconButton } from "@/ui/button";
 import { cx } from "@/ui/cx";
 
@@ -23,6 +25,7 @@ function change(next: readonly Toast[]): void {
 
 const close = (id: number) => change(toasts.filter((toast) => toast.id !== id));
 
+/** The text is shown as it is: names of others in it are `isolated`. */
 export function toast(text: string, { error = false } = {}): void {
   const id = ++last;
   change([...toasts.slice(-3), { id, text, error }]);
@@ -31,7 +34,7 @@ export function toast(text: string, { error = false } = {}): void {
 
 export function toastError(error: unknown): void {
   if (error instanceof ApiError && error.status === 401) return; // the login page follows
-  toast(error instanceof Error ? error.message : String(error), { error: true });
+  toast(isolated(error instanceof Error ? error.message : String(error)), { error: true });
 }
 
 export function Toasts() {

@@ -1,4 +1,5 @@
 /** Jobs that failed for good, by what went wrong: look at one, then replay or discard one, a group or a selection. */
+
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
@@ -8,9 +9,11 @@ import type { DeadLetterGroup, DeadLetterGroups, Job } from "@/api/schema";
 import type { BulkTarget, BulkVerb } from "@/lib/bulk";
 import { formatBytes, formatCount, formatRelative, plural } from "@/lib/format";
 import { useNow } from "@/lib/now";
+import { isolated, visible } from "@/lib/text";
 import { BulkDialog } from "@/ui/bulk-dialog";
 import { Button } from "@/ui/button";
 import { Empty, Failure, Loading, Page } from "@/ui/page";
+import { Text } from "@/ui/text";
 
 const keyOf = (group: DeadLetterGroup) =>
   `${group.type}\u0000${group.error_type}\u0000${group.fingerprint ?? group.message}`;
@@ -27,6 +30,7 @@ export function DeadLetters() {
   const query = useQuery({
     queryKey: ["dead-letters", "groups"],
     queryFn: () => get<DeadLetterGroups>("/v1/dead-letters/groups"),
+    refetchInterval: 10_000, // what fails again after a replay may leave the number as it was
   });
   const { refetch } = query;
   // biome-ignore lint/correctness/useExhaustiveDependencies: the groups change when their number does
@@ -143,15 +147,20 @@ function Group({ group, operate, chosen, onChoose, onBulk }: GroupProps) {
             type="checkbox"
             checked={chosen}
             onChange={onChoose}
-            aria-label={`Select the group ${group.error_type} of ${group.type}`}
+            aria-label={`Select the group ${isolated(group.error_type)} of ${group.type}`}
             className="mt-1 size-4 accent-accent"
           />
         )}
         <div className="min-w-0 flex-1 basis-72">
           <p className="font-semibold">
-            {group.type} <span className="font-normal text-red">{group.error_type.split(".").at(-1)}</span>
+            {group.type}{" "}
+            <span className="font-normal text-red">
+              <Text>{group.error_type.split(".").at(-1)}</Text>
+            </span>
           </p>
-          <p className="line-clamp-2 break-words text-muted">{group.message}</p>
+          <p className="line-clamp-2 text-muted [overflow-wrap:anywhere]">
+            <Text>{group.message}</Text>
+          </p>
           <p className="mt-1 text-muted text-xs">
             first {formatRelative(group.first_at, now)}, last {formatRelative(group.last_at, now)}
           </p>
@@ -199,7 +208,7 @@ function Sample({ group }: { group: DeadLetterGroup }) {
             dir="ltr"
             className="max-h-72 overflow-auto whitespace-pre-wrap break-words rounded-md border border-line bg-sunken px-3 py-2 font-mono text-xs"
           >
-            {job.error.traceback}
+            {visible(job.error.traceback)}
           </pre>
         )}
         <p className="mt-2 flex flex-wrap gap-x-4">

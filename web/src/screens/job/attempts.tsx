@@ -1,12 +1,15 @@
 /** Each attempt with its error, where it failed, and what it logged; live while it runs. */
+
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef } from "react";
 import { get } from "@/api/client";
 import { attemptsQuery, keys, useWorkers } from "@/api/queries";
 import type { Attempt, Job, Logs } from "@/api/schema";
 import { formatDuration, formatMoment } from "@/lib/format";
+import { visible } from "@/lib/text";
 import { cx } from "@/ui/cx";
 import { Panel } from "@/ui/page";
+import { Text } from "@/ui/text";
 
 const FOLLOW_MS = 1_000;
 
@@ -57,19 +60,25 @@ function One({ attempt, text, open }: { attempt: Attempt; text: string; open: bo
         <span className={cx("font-medium", LOOKS[attempt.status] ?? "text-red")}>
           Attempt {attempt.attempt}: {attempt.status}
         </span>
-        <span className="min-w-0 flex-1 truncate text-muted">{attempt.error?.message}</span>
+        <span className="min-w-0 flex-1 truncate text-muted max-md:hidden">
+          <Text>{attempt.error?.message}</Text>
+        </span>
         <span className="tabular text-muted text-xs">
           {formatDuration(ran)} · {formatMoment(attempt.ended_at)}
         </span>
       </summary>
       <div className="px-4 pb-3">
-        {worker && <p className="text-muted text-xs">on {worker}</p>}
-        {attempt.error && (
-          <p className="break-words font-mono text-red text-xs">
-            {attempt.error.type}: {attempt.error.message}
+        {worker && (
+          <p className="text-muted text-xs">
+            on <Text>{worker}</Text>
           </p>
         )}
-        {attempt.error?.traceback && <Text label="Traceback" text={attempt.error.traceback} />}
+        {attempt.error && (
+          <p className="break-words font-mono text-red text-xs">
+            <Text>{attempt.error.type}</Text>: <Text>{attempt.error.message}</Text>
+          </p>
+        )}
+        {attempt.error?.traceback && <Output label="Traceback" text={attempt.error.traceback} />}
         <Log text={text} />
       </div>
     </details>
@@ -83,10 +92,10 @@ function Log({ text, live = false }: { text: string; live?: boolean }) {
     if (live && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [text, live]);
   if (!text) return live ? <p className="text-muted text-xs">It has logged nothing yet.</p> : null;
-  return <Text label="Log" text={text} box={box} />;
+  return <Output label="Log" text={text} box={box} />;
 }
 
-function Text({ label, text, box }: { label: string; text: string; box?: React.RefObject<HTMLPreElement | null> }) {
+function Output({ label, text, box }: { label: string; text: string; box?: React.RefObject<HTMLPreElement | null> }) {
   return (
     <figure className="mt-2">
       <figcaption className="text-muted text-xs">{label}</figcaption>
@@ -96,7 +105,7 @@ function Text({ label, text, box }: { label: string; text: string; box?: React.R
         dir="ltr"
         className="mt-1 max-h-80 overflow-auto whitespace-pre-wrap break-words rounded-md border border-line bg-sunken px-3 py-2 font-mono text-xs"
       >
-        {text}
+        {visible(text)}
       </pre>
     </figure>
   );

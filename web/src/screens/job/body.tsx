@@ -1,6 +1,9 @@
 /** A payload or a result as text. Pictures in it are shown as pictures; nothing in it is ever read as HTML. */
+
 import { useMemo } from "react";
+import { formatCount } from "@/lib/format";
 import { formatJson } from "@/lib/json";
+import { visible } from "@/lib/text";
 import { CopyButton } from "@/ui/copy";
 
 const SHOWN_MAX = 200_000;
@@ -22,8 +25,20 @@ export function picturesIn(text: string): string[] {
   });
 }
 
+const PICTURE_SHOWN = 48;
+
+/** The same text with the base64 of its pictures cut: the picture stands above it, and a copy has all. */
+export function shortened(text: string): string {
+  let found = text;
+  for (const source of picturesIn(text)) {
+    const base64 = source.slice(source.indexOf(",") + 1);
+    found = found.replace(base64, `${base64.slice(0, PICTURE_SHOWN)}… (${formatCount(base64.length)} characters)`);
+  }
+  return found;
+}
+
 export function Body({ text, what }: { text: string | null; what: string }) {
-  const shown = useMemo(() => (text === null ? "" : formatJson(text.slice(0, SHOWN_MAX))), [text]);
+  const shown = useMemo(() => (text === null ? "" : visible(formatJson(shortened(text).slice(0, SHOWN_MAX)))), [text]);
   const pictures = useMemo(() => (text === null ? [] : picturesIn(text)), [text]);
   if (text === null || text === "null") return <p className="px-4 py-4 text-muted">No {what}.</p>;
   return (

@@ -1,4 +1,5 @@
 /** One job: what it is, where it is and why, what happened to it, and what can be done about it. */
+
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { useEffect } from "react";
@@ -7,6 +8,7 @@ import { liveStream } from "@/api/live";
 import { explainQuery, jobQuery, keys, useScopes, useWorkers } from "@/api/queries";
 import type { Job, Moved } from "@/api/schema";
 import { formatDuration, formatMoment, plural } from "@/lib/format";
+import { isolated } from "@/lib/text";
 import { Attempts } from "@/screens/job/attempts";
 import { Body } from "@/screens/job/body";
 import { copyAs, type Form } from "@/screens/job/copy-as";
@@ -16,13 +18,15 @@ import { CopyButton, copyText } from "@/ui/copy";
 import { Menu } from "@/ui/menu";
 import { Failure, Loading, Page, Panel } from "@/ui/page";
 import { StatusBadge } from "@/ui/status";
+import { Text } from "@/ui/text";
 import { toast, toastError } from "@/ui/toast";
 
 export function JobPage() {
   const { id } = useParams({ from: "/jobs/$id" });
   const query = useQuery({
     ...jobQuery(id),
-    refetchInterval: ({ state }) => (state.data?.job.status === "running" ? 2_000 : false), // its progress
+    // Its progress; and a retry that fails again between two looks of the server tells nothing new.
+    refetchInterval: ({ state }) => (["ready", "running"].includes(state.data?.job.status ?? "") ? 2_000 : false),
   });
   useEffect(() => liveStream().watch(id), [id]);
   if (query.isPending) return <Loading label="Loading the job" />;
@@ -30,7 +34,10 @@ export function JobPage() {
   const { job, payload, result } = query.data;
   const finished = ["completed", "failed", "cancelled"].includes(job.status);
   return (
-    <Page title={job.name ? `${job.type} · ${job.name}` : job.type} aside={<Actions job={job} payload={payload} />}>
+    <Page
+      title={job.name ? `${job.type} · ${isolated(job.name)}` : job.type}
+      aside={<Actions job={job} payload={payload} />}
+    >
       <div className="-mt-3 flex flex-wrap items-center gap-x-3 gap-y-1">
         <StatusBadge status={job.status} />
         <span className="flex items-center gap-1 break-all font-mono text-muted text-xs">
@@ -73,12 +80,19 @@ function Why({ job }: { job: Job }) {
       aria-label="Why it waits"
       className="rounded-[10px] border border-line border-l-4 border-l-amber bg-raised px-4 py-3"
     >
-      <p className="font-medium">{explanation.summary}</p>
+      <p className="font-medium">
+        <Text>{explanation.summary}</Text>
+      </p>
       <ul className="mt-1 space-y-0.5 text-muted">
         {explanation.obstacles.map((obstacle) => (
           <li key={obstacle.code + obstacle.detail}>
-            {obstacle.detail}
-            {obstacle.cure && <span className="text-text"> {obstacle.cure}</span>}
+            <Text>{obstacle.detail}</Text>
+            {obstacle.cure && (
+              <span className="text-text">
+                {" "}
+                <Text>{obstacle.cure}</Text>
+              </span>
+            )}
           </li>
         ))}
       </ul>
@@ -99,7 +113,7 @@ function Progress({ job }: { job: Job }) {
   return (
     <div className="panel px-4 py-3">
       <div className="flex justify-between">
-        <span>{job.progress_note ?? "Progress"}</span>
+        <Text>{job.progress_note ?? "Progress"}</Text>
         <span className="tabular text-muted">{percent} %</span>
       </div>
       <progress
@@ -119,8 +133,12 @@ function ErrorPanel({ job }: { job: Job }) {
       aria-label="Last error"
       className="rounded-[10px] border border-line border-l-4 border-l-red bg-raised px-4 py-3"
     >
-      <p className="font-medium text-red">{job.error.type}</p>
-      <p className="whitespace-pre-wrap break-words">{job.error.message}</p>
+      <p className="font-medium text-red [overflow-wrap:anywhere]">
+        <Text>{job.error.type}</Text>
+      </p>
+      <p className="whitespace-pre-wrap [overflow-wrap:anywhere]">
+        <Text>{job.error.message}</Text>
+      </p>
     </section>
   );
 }
@@ -198,10 +216,10 @@ function Facts({ job }: { job: Job }) {
     ["Waited", formatDuration(job.queue_s)],
     ["Ran", formatDuration(job.execution_s)],
     ["In all", formatDuration(job.total_s)],
-    ["Worker", job.worker_id ? (worker?.name ?? job.worker_id) : "–"],
+    ["Worker", job.worker_id ? <Text key="w">{worker?.name ?? job.worker_id}</Text> : "–"],
     ["Created", formatMoment(job.created_at)],
     ["Tags", job.tags.length ? <Tags key="t" tags={job.tags} /> : "–"],
-    ["Key", job.idempotency_key ?? "–"],
+    ["Key", job.idempotency_key ? <Text key="k">{job.idempotency_key}</Text> : "–"],
     ...(job.expires_at ? [["Removed", formatMoment(job.expires_at)] as [string, React.ReactNode]] : []),
   ];
   return (
@@ -210,7 +228,7 @@ function Facts({ job }: { job: Job }) {
         {facts.map(([name, value]) => (
           <div key={name} className="contents">
             <dt className="text-muted">{name}</dt>
-            <dd className="tabular break-words">{value}</dd>
+            <dd className="tabular [overflow-wrap:anywhere]">{value}</dd>
           </div>
         ))}
       </dl>
@@ -222,8 +240,13 @@ function Tags({ tags }: { tags: readonly string[] }) {
   return (
     <span className="flex flex-wrap gap-1">
       {tags.map((tag) => (
-        <Link key={tag} to="/jobs" search={{ tag }} className="rounded-full bg-sunken px-2 text-xs hover:bg-hover">
-          {tag}
+        <Link
+          key={tag}
+          to="/jobs"
+          search={{ tag }}
+          className="max-w-full truncate rounded-full bg-sunken px-2 text-xs hover:bg-hover"
+        >
+          <Text>{tag}</Text>
         </Link>
       ))}
     </span>

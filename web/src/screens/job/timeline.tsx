@@ -1,9 +1,11 @@
 /** The way of a job from its submission to its end, with how long each part took. */
+
 import type { Job } from "@/api/schema";
 import { formatDuration, formatMoment } from "@/lib/format";
 import { useNow } from "@/lib/now";
 import { cx } from "@/ui/cx";
 import { type Status, statusDot, statusWord } from "@/ui/status";
+import { Text } from "@/ui/text";
 
 interface Step {
   label: string;
@@ -66,7 +68,7 @@ export function Timeline({ job }: { job: Job }) {
           <span className="flex items-center gap-2 max-md:flex-col max-md:pt-1">
             <span
               aria-hidden="true"
-              className={cx("size-2.5 shrink-0 rounded-full", step.dot, step.now && "animate-pulse")}
+              className={cx("size-[10px] shrink-0 rounded-full", step.dot, step.now && "animate-pulse")}
             />
             {at < steps.length - 1 && (
               <span aria-hidden="true" className="bg-line max-md:w-px max-md:flex-1 md:h-px md:flex-1" />
@@ -77,7 +79,11 @@ export function Timeline({ job }: { job: Job }) {
             <time dateTime={step.at ?? ""} className="tabular block text-muted text-xs">
               {formatMoment(step.at)}
             </time>
-            {step.note && <span className="block text-muted text-xs">{step.note}</span>}
+            {step.note && (
+              <span className="block text-muted text-xs">
+                <Text>{step.note}</Text>
+              </span>
+            )}
           </span>
         </li>
       ))}

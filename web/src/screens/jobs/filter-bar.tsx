@@ -2,13 +2,17 @@
  * Filters as chips. Type a text to search in names, ids and errors; `queue:mail` and the like make a chip of their own, with
  * completions for what is known.
  */
+
 import { useNavigate } from "@tanstack/react-router";
 import { Search, X } from "lucide-react";
 import { useId, useMemo, useState } from "react";
 import { useQueues, useTypes, useWorkers } from "@/api/queries";
+import { formatMoment } from "@/lib/format";
 import { FIELD_WORDS, type JobFilter, TEXT_FIELDS } from "@/lib/job-filter";
+import { isolated } from "@/lib/text";
 import { cx } from "@/ui/cx";
 import { STATUSES } from "@/ui/status";
+import { Text } from "@/ui/text";
 
 const TYPED = ["status", "type", "queue", "tag", "worker", "reason"] as const;
 const SUGGESTED_MAX = 8;
@@ -33,10 +37,12 @@ export function FilterBar({ filter }: { filter: JobFilter }) {
           className="inline-flex h-7 max-w-80 items-center gap-1 rounded-full border border-line bg-sunken pr-1 pl-3 text-xs"
         >
           <span className="shrink-0 text-muted">{FIELD_WORDS[field]}</span>
-          <span className="truncate font-medium">{value}</span>
+          <span className="truncate font-medium">
+            <Text>{shownValue(field, value)}</Text>
+          </span>
           <button
             type="button"
-            aria-label={`Drop the filter ${FIELD_WORDS[field]} ${value}`}
+            aria-label={`Drop the filter ${FIELD_WORDS[field]} ${isolated(value)}`}
             onClick={() => drop(field)}
             className="rounded-full p-1 text-muted hover:bg-hover hover:text-text"
           >
@@ -52,6 +58,10 @@ export function FilterBar({ filter }: { filter: JobFilter }) {
     </div>
   );
 }
+
+/** A moment stands in the address as RFC 3339, and in its chip as people read it. */
+const shownValue = (field: string, value: string): string =>
+  /_(after|before)$/.test(field) && !Number.isNaN(Date.parse(value)) ? formatMoment(value) : value;
 
 function FilterInput({ filter, onFilter }: { filter: JobFilter; onFilter: (filter: JobFilter) => void }) {
   const [text, setText] = useState("");
@@ -122,7 +132,7 @@ function FilterInput({ filter, onFilter }: { filter: JobFilter; onFilter: (filte
               }}
               className={cx("cursor-pointer truncate rounded px-2.5 py-1.5", n + 1 === at && "bg-accent-soft")}
             >
-              {suggestion}
+              <Text>{suggestion}</Text>
             </div>
           ))}
         </div>

@@ -12,7 +12,7 @@ import { Button } from "@/ui/button";
 import { cx } from "@/ui/cx";
 import { Empty, Failure, Loading } from "@/ui/page";
 
-const ROW_PX = 40;
+const ROW_PX = 44;
 
 interface Props {
   filter: JobFilter;
@@ -156,7 +156,7 @@ export function JobList({ filter, selectable, selection, onSelection }: Props) {
                     onOpen={open}
                   />
                 ) : (
-                  <div className="h-10 border-line border-b" />
+                  <div className="h-11 border-line border-b" />
                 )}
               </div>
             );

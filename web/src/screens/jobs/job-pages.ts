@@ -141,6 +141,15 @@ export class JobPages {
     this.#store(0, found);
   }
 
+  /** Whether a row between these is about to change by itself. */
+  moves(first: number, last: number): boolean {
+    for (let at = first; at <= last; at++) {
+      const status = this.row(at)?.status;
+      if (status === "ready" || status === "running") return true;
+    }
+    return false;
+  }
+
   #place(index: number): [page: number, at: number] {
     let before = 0;
     for (let page = 0; page < this.#counts.length; page++) {
@@ -153,8 +162,12 @@ export class JobPages {
 }
 
 const REFRESH_MS = 1_000;
+const MOVING_MS = 2_000;
 
-/** The pages of a filter, kept fresh: whenever the counts have changed, at most once a second. */
+/**
+ * The pages of a filter, kept fresh: whenever the counts have changed, at most once a second. While a row on the screen is
+ * about to move they are read anyway: a job that fails, is retried and fails again between two looks changes no count.
+ */
 export function useJobPages(filter: JobFilter, paused: boolean) {
   const [, redraw] = useReducer((n: number) => n + 1, 0);
   const client = useQueryClient();
@@ -164,6 +177,7 @@ export function useJobPages(filter: JobFilter, paused: boolean) {
     const fetch: Fetch = (cursor) => get<Jobs>("/v1/jobs", { ...wanted, limit: PAGE, cursor });
     return new JobPages(fetch, redraw);
   }, [name]);
+  const missed = useRef(false); // news while a selection stood still
   const view = useRef({ first: 0, last: PAGE, atTop: true });
 
   const show = useCallback(
@@ -180,23 +194,43 @@ export function useJobPages(filter: JobFilter, paused: boolean) {
   }, [pages]);
 
   useEffect(() => {
-    if (paused) return;
+    if (paused) {
+      missed.current = true;
+      return;
+    }
     let timer: ReturnType<typeof setTimeout> | undefined;
     let refreshed = 0;
     const refresh = () => {
       timer = undefined;
       refreshed = Date.now();
       const { first, last, atTop } = view.current;
-      pages.refresh(first, last, atTop).catch(() => undefined); // the next change tries again
+      pages
+        .refresh(first, last, atTop)
+        .catch(() => undefined) // the next change tries again
+        .then(() => pages.moves(first, last) && ask(MOVING_MS));
     };
+    let over = false;
+    const ask = (pause: number) => {
+      if (over || timer !== undefined || document.hidden) return;
+      timer = setTimeout(refresh, pause);
+    };
+    const askSoon = () => {
+      clearTimeout(timer);
+      timer = undefined;
+      ask(Math.max(0, refreshed + REFRESH_MS - Date.now()));
+    };
+    if (missed.current) askSoon();
+    missed.current = false;
     const unsubscribe = client.getQueryCache().subscribe((event) => {
       const [root] = event.query.queryKey;
-      const isNews = event.type === "updated" && event.action.type === "success" && root === keys.stats[0];
-      const isAsked = event.type === "updated" && event.action.type === "invalidate" && root === keys.jobs[0];
-      if ((isNews || isAsked) && timer === undefined && !document.hidden)
-        timer = setTimeout(refresh, Math.max(0, refreshed + REFRESH_MS - Date.now()));
+      const isNews = root === keys.stats[0] || root === keys.jobs[0];
+      if (isNews && event.type === "updated" && event.action.type === "success") askSoon();
     });
+    document.addEventListener("visibilitychange", askSoon);
+    ask(MOVING_MS);
     return () => {
+      over = true;
+      document.removeEventListener("visibilitychange", askSoon);
       unsubscribe();
       clearTimeout(timer);
     };

@@ -4,6 +4,7 @@ import { formatDuration, formatRelative, shortId } from "@/lib/format";
 import { useNow } from "@/lib/now";
 import { cx } from "@/ui/cx";
 import { StatusBadge } from "@/ui/status";
+import { Text } from "@/ui/text";
 
 /** The columns of the list and its heading. On a phone the first three stay. */
 export const COLUMNS =
@@ -30,7 +31,7 @@ export const JobRow = memo(function JobRow({ job, index, selected, active, selec
       onClick={() => onOpen(job.id)}
       className={cx(
         COLUMNS,
-        "h-10 cursor-pointer border-line border-b",
+        "h-11 cursor-pointer border-line border-b leading-tight",
         selected ? "bg-accent-soft" : "hover:bg-hover",
         active && "outline outline-2 outline-accent -outline-offset-2",
       )}
@@ -54,13 +55,23 @@ export const JobRow = memo(function JobRow({ job, index, selected, active, selec
           />
         )}
       </div>
-      <Cell>
+      <Cell className="flex">
         <StatusBadge status={job.status} />
       </Cell>
       <Cell>
-        <span className="block truncate font-medium">
-          {job.type}
-          {job.name && <span className="font-normal text-muted"> · {job.name}</span>}
+        <span className="flex items-baseline gap-2">
+          <span className="min-w-0 flex-1 truncate font-medium">
+            {job.type}
+            {job.name && (
+              <span className="font-normal text-muted">
+                {" "}
+                · <Text>{job.name}</Text>
+              </span>
+            )}
+          </span>
+          <span className="tabular shrink-0 text-muted text-xs md:hidden">
+            <Age moment={job.created_at} />
+          </span>
         </span>
         <Detail job={job} />
       </Cell>
@@ -95,7 +106,7 @@ function Detail({ job }: { job: Job }) {
   return (
     <span className={cx("block truncate text-xs", job.error && job.status !== "completed" ? "text-red" : "text-muted")}>
       {job.next_try_at && <NextTry moment={job.next_try_at} />}
-      {text}
+      <Text>{text}</Text>
     </span>
   );
 }

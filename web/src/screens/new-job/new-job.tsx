@@ -1,4 +1,5 @@
 /** Submit a job: a type that workers have declared, its payload, and what differs from the type's defaults. */
+
 import { useMutation } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
@@ -11,6 +12,7 @@ import { PayloadForm, type Values } from "@/screens/new-job/payload-form";
 import { Button } from "@/ui/button";
 import { Dialog } from "@/ui/dialog";
 import { Field, INPUT } from "@/ui/field";
+import { Text } from "@/ui/text";
 import { toast } from "@/ui/toast";
 
 const NOTHING: Values = {};
@@ -121,7 +123,7 @@ function NewJobForm({ onClose }: { onClose: () => void }) {
       <Options type={type} values={options} errors={errors} onChange={setOptions} />
       {errors[""] && (
         <p role="alert" className="text-red">
-          {errors[""]}
+          <Text>{errors[""]}</Text>
         </p>
       )}
       <div className="flex justify-end gap-2">

@@ -1,4 +1,5 @@
 /** Is it healthy, what failed, what waits, what changed: the screen people leave open. */
+
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
@@ -6,12 +7,14 @@ import { get } from "@/api/client";
 import { useQueues, useScopes, useStats, useWorkers } from "@/api/queries";
 import type { Audit, DeadLetterGroups } from "@/api/schema";
 import { RANGES, useSeries } from "@/api/series";
-import { formatCompact, formatCount, formatDuration, formatRelative, plural } from "@/lib/format";
+import { formatCompact, formatCount, formatDuration, formatRelative } from "@/lib/format";
 import { useNow } from "@/lib/now";
+import { isolated } from "@/lib/text";
 import { FirstSteps } from "@/screens/overview/first-steps";
 import { cx } from "@/ui/cx";
 import { Failure, Loading, Page, Panel } from "@/ui/page";
 import { RangePicker } from "@/ui/range-picker";
+import { Text } from "@/ui/text";
 import { TimeCharts } from "@/ui/time-charts";
 
 export function Overview() {
@@ -30,14 +33,12 @@ export function Overview() {
   return (
     <Page title="Overview" aside={<RangePicker range={range} onRange={setRange} />}>
       <Figures />
-      {series.data && (
-        <TimeCharts
-          series={series.data}
-          onSpan={(after, before) =>
-            void navigate({ to: "/jobs", search: { finished_after: after, finished_before: before } })
-          }
-        />
-      )}
+      <TimeCharts
+        series={series.data}
+        onSpan={(after, before) =>
+          void navigate({ to: "/jobs", search: { finished_after: after, finished_before: before } })
+        }
+      />
       <div className="grid items-start gap-4 lg:grid-cols-3">
         <DeepestQueues />
         <WorstFailures />
@@ -57,7 +58,7 @@ function Figures() {
   const oldest = Math.max(0, ...queues.filter((queue) => !queue.paused).map((queue) => queue.oldest_age_s ?? 0));
   const count = (status: string) => counts[status] ?? 0;
   return (
-    <ul className="panel grid grid-cols-2 gap-px overflow-hidden bg-line sm:grid-cols-4 xl:grid-cols-7">
+    <ul className="panel grid grid-cols-2 gap-px overflow-hidden bg-line sm:grid-cols-4 xl:grid-cols-8">
       <Figure to="/jobs" search={{ status: ["running"] }} label="Running" value={formatCompact(count("running"))} />
       <Figure to="/jobs" search={{ status: ["ready"] }} label="Ready" value={formatCompact(count("ready"))} />
       <Figure
@@ -76,9 +77,15 @@ function Figures() {
       <Figure to="/queues" label="Oldest waits" value={formatDuration(oldest)} look={oldest > 60 ? "text-amber" : ""} />
       <Figure
         to="/workers"
-        label={plural(workers.length, "worker")}
-        value={threads ? `${formatCount(Math.min(busy, threads))} of ${formatCount(threads)} busy` : "none"}
+        label={threads ? "Threads busy" : "Workers"}
+        value={threads ? `${formatCompact(Math.min(busy, threads))} of ${formatCompact(threads)}` : "none"}
         look={threads ? "" : "text-red"}
+      />
+      <Figure
+        to="/jobs"
+        search={{ status: ["completed"] }}
+        label="Completed"
+        value={formatCompact(count("completed"))}
       />
       <Figure
         to="/dead-letters"
@@ -92,7 +99,7 @@ function Figures() {
 
 interface FigureProps {
   to: "/jobs" | "/queues" | "/workers" | "/dead-letters";
-  search?: { status: ("running" | "ready" | "scheduled" | "held")[] };
+  search?: { status: ("running" | "ready" | "scheduled" | "held" | "completed")[] };
   label: string;
   value: string;
   look?: string;
@@ -154,12 +161,15 @@ function WorstFailures() {
               <Link to="/dead-letters" className="block hover:text-accent">
                 <span className="flex gap-2">
                   <span className="min-w-0 flex-1 truncate">
-                    {group.type} <span className="text-red">{group.error_type.split(".").at(-1)}</span>
+                    {group.type}{" "}
+                    <span className="text-red">
+                      <Text>{group.error_type.split(".").at(-1)}</Text>
+                    </span>
                   </span>
                   <span className="tabular text-muted">{formatCount(group.count)}</span>
                 </span>
                 <span className="block truncate text-muted text-xs">
-                  {formatRelative(group.last_at, now)}: {group.message}
+                  {formatRelative(group.last_at, now)}: <Text>{group.message}</Text>
                 </span>
               </Link>
             </li>
@@ -182,15 +192,20 @@ function Changes() {
     refetchInterval: 15_000,
   }).data?.entries;
   const changes = [
-    ...workers.map((worker) => ({ at: worker.started_at, text: `Worker ${worker.name} started` })),
+    ...workers.map((worker) => ({ at: worker.started_at, text: `Worker ${isolated(worker.name)} started` })),
     ...workers.flatMap((worker) =>
       worker.died_at
-        ? [{ at: worker.died_at, text: `Worker ${worker.name} ${worker.status === "stopped" ? "stopped" : "died"}` }]
+        ? [
+            {
+              at: worker.died_at,
+              text: `Worker ${isolated(worker.name)} ${worker.status === "stopped" ? "stopped" : "died"}`,
+            },
+          ]
         : [],
     ),
     ...(audit ?? []).map((entry) => ({
       at: entry.at,
-      text: `${entry.actor}: ${entry.action}${entry.target ? ` ${entry.target}` : ""}`,
+      text: `${isolated(entry.actor)}: ${entry.action}${entry.target ? ` ${isolated(entry.target)}` : ""}`,
     })),
   ]
     .sort((a, b) => Date.parse(b.at) - Date.parse(a.at))

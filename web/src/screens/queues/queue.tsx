@@ -1,9 +1,11 @@
 /** One queue: its state, its pace over time, and the types in it. */
+
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { useQueues, useStats, useTypes } from "@/api/queries";
 import { RANGES, useSeries } from "@/api/series";
 import { formatCount, formatDuration } from "@/lib/format";
+import { isolated } from "@/lib/text";
 import { PauseButton } from "@/screens/queues/pause-button";
 import { Empty, Loading, Page, Panel } from "@/ui/page";
 import { RangePicker } from "@/ui/range-picker";
@@ -20,7 +22,7 @@ export function QueuePage() {
   const queue = queues.data?.queues.find((one) => one.name === name);
   return (
     <Page
-      title={`Queue ${name}`}
+      title={`Queue ${isolated(name)}`}
       aside={
         <>
           <RangePicker range={range} onRange={setRange} />
@@ -40,14 +42,12 @@ export function QueuePage() {
           <Empty title="Nothing is in this queue.">Queues without jobs and settings are forgotten after a while.</Empty>
         </div>
       )}
-      {series.data && (
-        <TimeCharts
-          series={series.data}
-          onSpan={(after, before) =>
-            void navigate({ to: "/jobs", search: { queue: name, finished_after: after, finished_before: before } })
-          }
-        />
-      )}
+      <TimeCharts
+        series={series.data}
+        onSpan={(after, before) =>
+          void navigate({ to: "/jobs", search: { queue: name, finished_after: after, finished_before: before } })
+        }
+      />
       <div className="grid items-start gap-4 lg:grid-cols-2">
         <ByStatus queue={name} statuses={queue?.statuses ?? {}} />
         <ByType queue={name} />

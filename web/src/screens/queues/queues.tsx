@@ -1,4 +1,5 @@
 /** All queues: what waits in each, for how long, how fast it moves, and a switch. */
+
 import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { useQueues } from "@/api/queries";
@@ -6,6 +7,7 @@ import type { Queue } from "@/api/schema";
 import { ratesOf, useSeries } from "@/api/series";
 import { formatCount, formatDuration } from "@/lib/format";
 import { PauseButton } from "@/screens/queues/pause-button";
+import { cx } from "@/ui/cx";
 import { INPUT } from "@/ui/field";
 import { Empty, Failure, Loading, Page } from "@/ui/page";
 import { Sparkline } from "@/ui/sparkline";
@@ -34,22 +36,28 @@ export function Queues() {
         />
       }
     >
-      <div className="panel overflow-x-auto">
+      <div className="panel relative overflow-x-auto">
         {all.length === 0 ? (
           <Empty title={text ? "No queue has that name." : "There are no queues yet."}>
             {!text && "A queue is there as soon as a job is submitted to it."}
           </Empty>
         ) : (
-          <table className="w-full min-w-[44rem]">
+          <table className="w-full md:min-w-[44rem]">
             <thead className="text-muted text-xs">
               <tr className="border-line border-b">
                 <Head>Queue</Head>
                 <Head right>Waiting</Head>
                 <Head right>Running</Head>
-                <Head right>Oldest waits</Head>
-                <Head right>Workers</Head>
-                <Head right>Per second</Head>
-                <Head>Last half hour</Head>
+                <Head right wide>
+                  Oldest waits
+                </Head>
+                <Head right wide>
+                  Workers
+                </Head>
+                <Head right wide>
+                  Per second
+                </Head>
+                <Head wide>Last half hour</Head>
                 <Head>
                   <span className="sr-only">Actions</span>
                 </Head>
@@ -80,15 +88,26 @@ function useRates(): Map<string, readonly number[]> {
   );
 }
 
-function Head({ children, right = false }: { children: React.ReactNode; right?: boolean }) {
-  return <th className={`px-4 py-2 font-normal ${right ? "text-right" : "text-left"}`}>{children}</th>;
+interface HeadProps {
+  children: React.ReactNode;
+  right?: boolean;
+  /** Left out on a phone. */
+  wide?: boolean;
+}
+
+function Head({ children, right = false, wide = false }: HeadProps) {
+  return (
+    <th className={cx("px-2 py-2 font-normal sm:px-4", right ? "text-right" : "text-left", wide && "max-md:hidden")}>
+      {children}
+    </th>
+  );
 }
 
 function Row({ queue, rates = [] }: { queue: Queue; rates: readonly number[] | undefined }) {
   const now = rates.at(-2) ?? rates.at(-1) ?? 0; // the last minute is not over
   return (
     <tr className="border-line border-b last:border-b-0 hover:bg-hover">
-      <td className="max-w-80 px-4 py-2">
+      <td className="max-w-80 px-2 py-2 max-md:max-w-36 sm:px-4">
         <Link
           to="/queues/$name"
           params={{ name: queue.name }}
@@ -98,18 +117,20 @@ function Row({ queue, rates = [] }: { queue: Queue; rates: readonly number[] | u
         </Link>
         {queue.paused && <span className="rounded-full bg-amber-soft px-2 text-amber text-xs">paused</span>}
         {!queue.served_by && queue.depth > 0 && (
-          <span className="rounded-full bg-red-soft px-2 text-red text-xs">no worker serves it</span>
+          <span className="whitespace-nowrap rounded-full bg-red-soft px-2 text-red text-xs">no worker serves it</span>
         )}
       </td>
-      <td className="tabular px-4 text-right">{formatCount(queue.depth)}</td>
-      <td className="tabular px-4 text-right">{formatCount(queue.statuses.running ?? 0)}</td>
-      <td className="tabular px-4 text-right">{formatDuration(queue.oldest_age_s)}</td>
-      <td className="tabular px-4 text-right">{formatCount(queue.served_by ?? 0)}</td>
-      <td className="tabular px-4 text-right">{now < 10 ? now.toFixed(1) : formatCount(Math.round(now))}</td>
-      <td className="px-4 text-accent">
+      <td className="tabular px-2 text-right sm:px-4">{formatCount(queue.depth)}</td>
+      <td className="tabular px-2 text-right sm:px-4">{formatCount(queue.statuses.running ?? 0)}</td>
+      <td className="tabular px-4 text-right max-md:hidden">{formatDuration(queue.oldest_age_s)}</td>
+      <td className="tabular px-4 text-right max-md:hidden">{formatCount(queue.served_by ?? 0)}</td>
+      <td className="tabular px-4 text-right max-md:hidden">
+        {now < 10 ? now.toFixed(1) : formatCount(Math.round(now))}
+      </td>
+      <td className="px-4 text-accent max-md:hidden">
         <Sparkline values={rates} label={`Jobs a second in ${queue.name} over the last half hour`} />
       </td>
-      <td className="px-4 text-right">
+      <td className="px-2 text-right sm:px-4">
         <PauseButton queue={queue} />
       </td>
     </tr>

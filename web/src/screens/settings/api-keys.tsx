@@ -1,16 +1,19 @@
 /** API keys: made, shown once, revoked. */
+
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { get, post, request } from "@/api/client";
 import type { ApiKey, ApiKeys as Keys } from "@/api/schema";
 import { formatRelative } from "@/lib/format";
 import { useNow } from "@/lib/now";
+import { isolated } from "@/lib/text";
 import { type Scope, ScopesField } from "@/screens/settings/scopes-field";
 import { Button } from "@/ui/button";
 import { CopyButton } from "@/ui/copy";
 import { Dialog } from "@/ui/dialog";
 import { Field, INPUT } from "@/ui/field";
 import { Failure, Loading, Panel } from "@/ui/page";
+import { Text } from "@/ui/text";
 import { toast, toastError } from "@/ui/toast";
 
 const KEYS = ["keys"];
@@ -44,7 +47,7 @@ function KeyRow({ apiKey }: { apiKey: ApiKey }) {
   const client = useQueryClient();
   const revoke = useMutation({
     mutationFn: () => request("DELETE", `/v1/keys/${apiKey.id}`),
-    onSuccess: () => toast(`Key ${apiKey.name} is revoked.`),
+    onSuccess: () => toast(`Key ${isolated(apiKey.name)} is revoked.`),
     onError: toastError,
     onSettled: () => void client.invalidateQueries({ queryKey: KEYS }),
   });
@@ -52,7 +55,9 @@ function KeyRow({ apiKey }: { apiKey: ApiKey }) {
   return (
     <li className="flex items-center gap-3 border-line border-b py-2 last:border-b-0">
       <span className="min-w-0 flex-1">
-        <span className="block truncate font-medium">{apiKey.name}</span>
+        <span className="block truncate font-medium">
+          <Text>{apiKey.name}</Text>
+        </span>
         <span className="block truncate text-muted text-xs">
           {apiKey.prefix}… · {apiKey.scopes.join(", ")} · {used}
           {apiKey.expires_at && ` · expires ${formatRelative(apiKey.expires_at, now)}`}
@@ -62,7 +67,7 @@ function KeyRow({ apiKey }: { apiKey: ApiKey }) {
         look="danger"
         busy={revoke.isPending}
         onClick={() => revoke.mutate()}
-        aria-label={`Revoke the key ${apiKey.name}`}
+        aria-label={`Revoke the key ${isolated(apiKey.name)}`}
       >
         Revoke
       </Button>

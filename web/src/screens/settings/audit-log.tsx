@@ -1,10 +1,12 @@
 /** What operators did, newest first. */
+
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { get } from "@/api/client";
 import type { Audit } from "@/api/schema";
 import { formatMoment } from "@/lib/format";
 import { Button } from "@/ui/button";
 import { Failure, Loading, Panel } from "@/ui/page";
+import { Text } from "@/ui/text";
 
 export function AuditLog() {
   const query = useInfiniteQuery({
@@ -23,7 +25,7 @@ export function AuditLog() {
       ) : entries.length === 0 ? (
         <p className="px-4 py-4 text-muted">Nothing was done yet.</p>
       ) : (
-        <div className="max-h-96 overflow-auto" tabIndex={0} role="region" aria-label="Audit log">
+        <div className="relative max-h-96 overflow-auto" tabIndex={0} role="region" aria-label="Audit log">
           <table className="w-full min-w-[40rem]">
             <thead className="text-left text-muted text-xs">
               <tr className="border-line border-b">
@@ -38,11 +40,15 @@ export function AuditLog() {
               {entries.map((entry) => (
                 <tr key={entry.id} className="border-line border-b align-top last:border-b-0">
                   <td className="tabular whitespace-nowrap px-4 py-1.5 text-muted">{formatMoment(entry.at)}</td>
-                  <td className="px-4 py-1.5">{entry.actor}</td>
+                  <td className="px-4 py-1.5">
+                    <Text>{entry.actor}</Text>
+                  </td>
                   <td className="px-4 py-1.5">{entry.action}</td>
-                  <td className="max-w-56 break-words px-4 py-1.5">{entry.target ?? "–"}</td>
+                  <td className="max-w-56 break-words px-4 py-1.5">
+                    <Text>{entry.target ?? "–"}</Text>
+                  </td>
                   <td className="max-w-96 break-words px-4 py-1.5 font-mono text-muted text-xs">
-                    {entry.detail ? JSON.stringify(entry.detail) : ""}
+                    <Text>{entry.detail ? JSON.stringify(entry.detail) : ""}</Text>
                   </td>
                 </tr>
               ))}

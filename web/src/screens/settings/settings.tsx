@@ -1,4 +1,5 @@
 /** Who may do what, what was done, how it is configured, and whether what it stands on is well. */
+
 import { useQuery } from "@tanstack/react-query";
 import { get } from "@/api/client";
 import { useScopes } from "@/api/queries";
@@ -9,6 +10,7 @@ import { AuditLog } from "@/screens/settings/audit-log";
 import { Users } from "@/screens/settings/users";
 import { cx } from "@/ui/cx";
 import { Failure, Loading, Page, Panel } from "@/ui/page";
+import { Text } from "@/ui/text";
 
 export function Settings() {
   const { admin } = useScopes();
@@ -47,7 +49,10 @@ function Appearance() {
     <Panel title="This browser">
       <div className="flex flex-col gap-3 px-4 py-3">
         <p>
-          Logged in as <strong>{subject}</strong>
+          Logged in as{" "}
+          <strong>
+            <Text>{subject}</Text>
+          </strong>
         </p>
         <fieldset className="flex flex-wrap items-center gap-4">
           <legend className="mb-1 text-muted text-xs">Colours</legend>
@@ -84,7 +89,7 @@ function HealthPanel() {
               <dt className="w-32 shrink-0 text-muted">{part.name}</dt>
               <dd className={cx("min-w-0 break-words", part.ok ? "" : "font-medium text-red")}>
                 <span aria-hidden="true">{part.ok ? "✓ " : "✕ "}</span>
-                {part.detail}
+                <Text>{part.detail}</Text>
               </dd>
             </div>
           ))}
@@ -107,7 +112,7 @@ function ConfigurationPanel() {
       ) : query.isError ? (
         <Failure error={query.error} />
       ) : (
-        <div className="max-h-96 overflow-auto" tabIndex={0} role="region" aria-label="Configuration">
+        <div className="relative max-h-96 overflow-auto" tabIndex={0} role="region" aria-label="Configuration">
           <table className="w-full">
             <thead className="sr-only">
               <tr>
@@ -126,7 +131,7 @@ function ConfigurationPanel() {
                       setting.is_default && "text-muted",
                     )}
                   >
-                    {setting.value}
+                    <Text>{setting.value}</Text>
                   </td>
                   <td className="px-4 py-1.5 text-muted text-xs">{setting.meaning}</td>
                 </tr>

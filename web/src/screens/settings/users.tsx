@@ -1,14 +1,17 @@
 /** Users: added with a password, given scopes, removed. */
+
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { get, post, request } from "@/api/client";
 import type { User, Users as UserList } from "@/api/schema";
 import { formatMoment } from "@/lib/format";
+import { isolated } from "@/lib/text";
 import { type Scope, ScopesField } from "@/screens/settings/scopes-field";
 import { Button } from "@/ui/button";
 import { Dialog } from "@/ui/dialog";
 import { Field, INPUT } from "@/ui/field";
 import { Failure, Loading, Panel } from "@/ui/page";
+import { Text } from "@/ui/text";
 import { toast, toastError } from "@/ui/toast";
 
 const USERS = ["users"];
@@ -40,14 +43,16 @@ function UserRow({ user }: { user: User }) {
   const client = useQueryClient();
   const remove = useMutation({
     mutationFn: () => request("DELETE", `/v1/users/${encodeURIComponent(user.name)}`),
-    onSuccess: () => toast(`${user.name} is removed; the sessions end within seconds.`),
+    onSuccess: () => toast(`${isolated(user.name)} is removed; the sessions end within seconds.`),
     onError: toastError,
     onSettled: () => void client.invalidateQueries({ queryKey: USERS }),
   });
   return (
     <li className="flex items-center gap-3 border-line border-b py-2 last:border-b-0">
       <span className="min-w-0 flex-1">
-        <span className="block truncate font-medium">{user.name}</span>
+        <span className="block truncate font-medium">
+          <Text>{user.name}</Text>
+        </span>
         <span className="block truncate text-muted text-xs">
           {user.scopes.join(", ")} · since {formatMoment(user.created_at)}
         </span>
@@ -56,7 +61,7 @@ function UserRow({ user }: { user: User }) {
         look="danger"
         busy={remove.isPending}
         onClick={() => remove.mutate()}
-        aria-label={`Remove the user ${user.name}`}
+        aria-label={`Remove the user ${isolated(user.name)}`}
       >
         Remove
       </Button>
@@ -72,7 +77,7 @@ function NewUser({ onClose }: { onClose: () => void }) {
   const add = useMutation({
     mutationFn: () => post<User>("/v1/users", { name, password, scopes }),
     onSuccess: () => {
-      toast(`${name} can log in.`);
+      toast(`${isolated(name)} can log in.`);
       onClose();
     },
     onSettled: () => void client.invalidateQueries({ queryKey: USERS }),
@@ -115,7 +120,7 @@ function NewUser({ onClose }: { onClose: () => void }) {
         <ScopesField scopes={scopes} onScopes={setScopes} />
         {add.isError && (
           <p role="alert" className="text-red">
-            {add.error.message}
+            <Text>{add.error.message}</Text>
           </p>
         )}
         <Button look="primary" type="submit" className="self-end" busy={add.isPending} disabled={scopes.length === 0}>
