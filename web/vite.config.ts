@@ -11,6 +11,7 @@ export default defineConfig({
   build: {
     outDir: "../src/windlass/api/ui",
     emptyOutDir: true,
+    manifest: true, // says which files a screen needs; a test adds up the first load
     target: "es2023",
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0, // the content security policy allows no data: scripts or styles

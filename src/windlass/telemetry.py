@@ -9,6 +9,7 @@ What a job brings along must not forge lines, steer a terminal or show a passwor
 continued lines indented, and passwords in URLs and connection strings left out.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -165,7 +166,15 @@ class AttemptLog:
             return "\n".join(self._lines + more) or None
 
 
-class JobLogHandler(logging.Handler):
+class _SafeHandler(logging.Handler):
+    """Never raises: where a handler has closed standard error, the report that a line cannot be written would."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - named by the standard library
+        with contextlib.suppress(Exception):
+            super().handleError(record)
+
+
+class JobLogHandler(_SafeHandler):
     """Keeps what is logged while an attempt is current, in that attempt's log; not the lines of our own modules."""
 
     def handle(self, record: logging.LogRecord) -> bool:
@@ -423,7 +432,7 @@ def _dump(document: dict[str, Any]) -> str:
     return json.dumps(short, ensure_ascii=False)
 
 
-class LineHandler(logging.Handler):
+class LineHandler(_SafeHandler):
     """Writes one line at a time.
 
     The lock is taken by `with` only, unlike in the standard handlers: a job that is told to stop has an exception

@@ -1,7 +1,7 @@
 """Many jobs at once: submitted, cancelled, retried, made ready."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -200,9 +200,14 @@ class Looking(Catalogue):
         await super()._read()
 
 
+async def _arriving(jobs: list[Submission]) -> AsyncIterator[tuple[list[Submission], int]]:
+    for start in range(0, len(jobs), 300):
+        yield jobs[start : start + 300], 10_000
+
+
 async def test_a_thousand_unknown_types_cost_one_look(parts: Parts) -> None:
     catalogue = Looking(parts.views, ApiConfig(unknown_types="accept"))
     jobs = [Submission(type=f"strange-{n}") for n in range(1_000)]
-    stored, unchecked = await submit_many(replace(parts, catalogue=catalogue), jobs, subject="a")
+    stored, unchecked = await submit_many(replace(parts, catalogue=catalogue), _arriving(jobs), subject="a")
     assert (len(stored), unchecked) == (1_000, 1_000)
     assert catalogue.looks <= 2

@@ -59,6 +59,22 @@ async def test_a_header_that_may_be_there_once_is_refused_twice(shared: Served, 
     assert (heard.status, heard.json()["detail"]) == (400, f"the header {name.lower()} is there twice")
 
 
+@pytest.mark.parametrize(
+    "host",
+    ["evil@localhost", "localhost:80@evil.example", "a:b@localhost:8080", "localhost/", "local host", "localhost:x"],
+)
+async def test_a_host_with_user_info_or_worse_is_refused(shared: Served, host: str) -> None:
+    async with Raw(shared.port) as raw:
+        heard = await raw.call("GET", "/livez", Host=host)
+    assert (heard.status, heard.json()["detail"]) == (400, "the Host header is no host name")
+
+
+@pytest.mark.parametrize("host", ["LOCALHOST", "localhost.", "localhost:8080", "[::1]", "[0:0::1]:80", "127.0.0.1:"])
+async def test_a_host_of_ours_is_answered_however_it_is_written(shared: Served, host: str) -> None:
+    async with Raw(shared.port) as raw:
+        assert (await raw.call("GET", "/livez", Host=host)).status == 200
+
+
 async def test_a_slash_in_disguise_leads_nowhere(shared: Served) -> None:
     """What stands before us may have let it pass as something else."""
     async with Raw(shared.port) as raw:
@@ -102,7 +118,7 @@ async def test_large_bodies_share_a_room_that_comes_back(url: str, tmp_path: Pat
     rest = b"x" * (600_000 - len(half.partition(b"\r\n\r\n")[2]) - 2) + b'"}'
     with served(url, tmp_path, body_bytes_max=1_000_000, bulk_bytes_max=1_000_000) as api:
         async with contextlib.AsyncExitStack() as stack:
-            held = [await stack.enter_async_context(Raw(api.port)) for _ in range(4)]
+            held = [await stack.enter_async_context(Raw(api.port)) for _ in range(6)]
             for raw in held:
                 await raw.send(half)
             heard = await _first(held)

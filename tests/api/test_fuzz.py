@@ -35,13 +35,14 @@ def api(postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFact
         yield api
 
 
+# One worker: Python 3.11 cannot parse source in two threads at once ("AST constructor recursion depth mismatch").
 @pytest.mark.timeout(240)
 def test_whatever_the_document_allows_or_forbids_is_answered_as_it_says(api: Served, tmp_path: Path) -> None:
     run = subprocess.run(
         [
             Path(sys.executable).with_name("schemathesis"), "run", f"http://127.0.0.1:{api.port}/openapi.json",
             "--header", f"Authorization: Bearer {token('admin')}", "--checks", ",".join(CHECKS),
-            "--phases", "examples,coverage,fuzzing,stateful", "--max-examples", "5", "--workers", "2", "--seed", "7",
+            "--phases", "examples,coverage,fuzzing,stateful", "--max-examples", "5", "--workers", "1", "--seed", "7",
             "--exclude-path", "/v1/events", "--continue-on-failure", "--warnings", "off", "--no-color",
         ],
         cwd=tmp_path, env={**os.environ, "SCHEMATHESIS_HOOKS": "tests.api.fuzz_hooks", "PYTHONPATH": str(ROOT)},

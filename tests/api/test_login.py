@@ -65,7 +65,7 @@ async def test_the_cookie_is_for_the_browser_alone(http: Client, code: str) -> N
 
 async def test_over_https_the_cookie_is_sent_over_nothing_else(app: Any, http: Client, tokens: Tokens) -> None:
     first, second = (tokens.signer.sign("admin", ["admin"], 600, "login") for _ in range(2))
-    answer = await enter(http, OWN | {"x-forwarded-proto": "https"}, code=first)
+    answer = await enter(http, {"origin": "https://localhost", "x-forwarded-proto": "https"}, code=first)
     assert "Secure" in answer.headers["set-cookie"]
     async with Client(transport=httpx2.ASGITransport(app=app), base_url="https://localhost") as client:
         answer = await enter(client, {"origin": "https://localhost"}, code=second)

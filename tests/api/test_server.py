@@ -92,6 +92,53 @@ async def test_a_body_that_does_not_come_is_not_waited_for(dial: Dial, tokens: T
     assert await wire.ended() == b""
 
 
+async def test_a_body_that_only_trickles_is_not_waited_for(
+    parts: Parts, settings: Config, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte now and then kept 32 MB of memory in use for as long as a body may take."""
+    monkeypatch.setattr("windlass.api.server._RATE_S", 0.2)
+    config = replace(settings, api=replace(settings.api, body_timeout_s=60, body_rate_min=1_000))
+    async with Server(build(parts), replace(parts, config=config)) as server:
+        slow, quick = Dial(server), Dial(server)
+        trickling = await slow(_post(tokens("submit"), 100_000) + b'{"type":"echo","payload":"')
+        flowing = await quick(_post(tokens("submit"), 100_000) + b'{"type":"echo","payload":"')
+        heard = asyncio.create_task(trickling.answer())
+        while not heard.done():
+            trickling.writer.write(b"x")
+            flowing.writer.write(b"x" * 1_000)
+            await asyncio.wait([heard], timeout=0.02)
+        status, _, body = heard.result()
+        assert (status, json.loads(body)["code"]) == (408, "too_slow")
+        assert not flowing.reader.at_eof()
+        for each in (trickling, flowing):
+            each.writer.close()
+
+
+async def test_more_than_a_few_requests_at_once_on_a_connection_are_not_taken(dial: Dial) -> None:
+    get = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    few = await dial(get * 30)
+    for _ in range(30):
+        assert (await few.answer())[0] == 200
+    many = await dial(get * 1_000)
+    assert len(await many.ended()) < 30_000  # closed, with the answer to none or some of them
+
+
+async def test_what_follows_an_unanswered_request_is_not_answered_in_its_place(parts: Parts) -> None:
+    """A caller takes the first answer for that to the first request, which may have stored a job."""
+    go = asyncio.Event()
+
+    async def slow(call: Call) -> Answer:
+        await go.wait()
+        return Answer("done")
+
+    endpoint = Endpoint("GET", "/slow", None, slow, summary="", tag="", answers={200: str})
+    async with Server(build(parts, [endpoint]), parts) as server:
+        wire = await Dial(server)(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\nNONSENSE\r\n\r\n")
+        assert await wire.ended() == b""
+        wire.writer.close()
+        go.set()
+
+
 async def test_a_head_without_end_is_refused(dial: Dial) -> None:
     wire = await dial(b"GET /health HTTP/1.1\r\nhost: localhost\r\n")
     for _ in range(40):

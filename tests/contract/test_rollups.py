@@ -13,7 +13,8 @@ from windlass.store.series import PAIRS_MAX
 
 async def folded(rig: Rig) -> None:
     assert await rig.store.upkeep.fold_counts()
-    assert await rig.store.upkeep.fold_rollups()
+    while await rig.store.upkeep.fold_rollups():
+        pass
 
 
 async def test_every_way_to_end_is_counted_once_in_total_and_by_queue(rig: Rig, sql: Connection) -> None:
@@ -69,10 +70,41 @@ async def test_a_step_keeps_so_many_pairs_and_the_rest_in_the_total(rig: Rig, sq
             recorder.ended(f"other-{n}", "t", 0.1, 0.1, retried=True)
         await worker.claims.record_rollups(recorder.take())
         await folded(rig)
-    minutes = await sql.fetch("select at, count(*) as n from windlass.rollup where step_s = 60 group by at")
-    assert all(row["n"] <= PAIRS_MAX + 1 for row in minutes)
+    steps = await sql.fetch("select count(*) as n from windlass.rollup group by step_s, at")
+    assert max(row["n"] for row in steps) == PAIRS_MAX + 1
     (points,) = (await rig.store.views.series(span_s=3_600)).points.values()
     assert sum(points.retried) == 2 * 141
+
+
+async def test_a_backlog_is_folded_page_by_page_into_its_own_minutes(rig: Rig, sql: Connection) -> None:
+    """The leader was away: minutes and hours of then, each with no more pairs than a step keeps."""
+    await sql.execute(
+        "insert into windlass.rollup_delta (at, queue, type, retried, waited, ran) "
+        "select date_trunc('hour', now()) - interval '1 hour' + make_interval(mins => n % 5), 'queue-' || n % 150, 't', 1, "
+        "array[1, 2], array[0, 1] from generate_series(1, 2500) n"
+    )
+    pages = 1
+    while await rig.store.upkeep.fold_rollups(limit=1_000):
+        pages += 1
+    assert pages == 3
+    steps = await sql.fetch("select step_s, count(*) as n from windlass.rollup group by step_s, at order by step_s")
+    assert [row["step_s"] for row in steps] == [60] * 5 + [3600]
+    assert max(row["n"] for row in steps) == PAIRS_MAX + 1
+    for step_s in (60, 3600):
+        total = await sql.fetch("select * from windlass.rollup where step_s = $1 and queue = ''", step_s)
+        assert sum(row["retried"] for row in total) == 2_500
+        assert [sum(row["waited"][i] for row in total) for i in range(2)] == [2_500, 5_000]
+        assert sum(row["ran"][1] for row in total) == 2_500
+
+
+async def test_what_a_worker_counted_in_the_total_alone_is_there_once(rig: Rig) -> None:
+    recorder = Recorder()
+    for n in range(150):
+        recorder.ended(f"queue-{n}", "t", 0.1, 0.1, retried=True)
+    await (await rig.worker()).claims.record_rollups(recorder.take())
+    await folded(rig)
+    (points,) = (await rig.store.views.series(span_s=3_600)).points.values()
+    assert (sum(points.retried), sum(map(sum, points.ran))) == (150, 150)
 
 
 async def test_old_minutes_and_hours_are_forgotten(rig: Rig, sql: Connection) -> None:

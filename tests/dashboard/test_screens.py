@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from datetime import datetime
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.dashboard.visits import expect_live, fresh_tag, submit
@@ -31,13 +30,7 @@ def test_paused_queue_keeps_its_jobs_until_it_is_resumed(visit: Visiting, cluste
     expect(page.get_by_text("served", exact=True)).to_be_visible()
 
 
-def has_thread_map(cluster: Up) -> bool:
-    return cluster.asked("GET", "/v1/workers/threads").is_success
-
-
 def test_wide_job_spans_its_cells_in_the_thread_map(visit: Visiting, cluster: Up) -> None:
-    if not has_thread_map(cluster):  # to be removed with the route's arrival: from then on its absence is a failure
-        pytest.skip("this server has no /v1/workers/threads")
     [job] = submit(cluster, {"type": "run_until_cancelled", "thread_demand": 3, "payload": {}})
     cluster.until(job, "running")
     page = visit("/ui/workers")

@@ -31,7 +31,7 @@ class Node:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "windlass", "worker", "--app", app],
-                env=environment, stdin=subprocess.DEVNULL, stderr=log, start_new_session=True,
+                env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
             )  # fmt: skip
         self.pid = self.process.pid
 

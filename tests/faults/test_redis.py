@@ -27,7 +27,8 @@ from windlass.config.redis_url import parse_redis_url
 from windlass.embedded.process import free_port
 from windlass.embedded.valkey import EmbeddedValkey
 from windlass.errors import Misconfigured
-from windlass.model import Declared
+from windlass.model import Declared, scoped_key
+from windlass.quotas import namespace_of
 from windlass.store.store import Store
 
 Logged = Callable[[], list[str]]
@@ -314,7 +315,8 @@ async def test_a_job_that_redis_knows_and_postgresql_has_lost_is_stored_anew(
         keys = api.behind.shortcuts.keys
 
         async def known() -> bool:
-            return (await keys.recall([headers["idempotency-key"]])).found != {}
+            me = (await api.http.get("/v1/auth/me")).json()["subject"]
+            return (await keys.recall([scoped_key(namespace_of(me, None), headers["idempotency-key"])])).found != {}
 
         await aeventually(known)
         async with store.postgres.connection() as connection:

@@ -180,6 +180,39 @@ async def test_the_refusal_does_not_tell_what_a_name_means_inside() -> None:
     assert "10.20" not in str(refused.value)
 
 
+async def test_a_submitter_cannot_tell_a_name_inside_from_one_that_does_not_exist(
+    worker: Placed, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def split_horizon(host: str, port: int) -> Sequence[str]:
+        if host == "none.corp":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return {"here.corp": ["10.20.30.40"], "half.corp": ["93.184.216.34", "10.20.30.40"]}.get(host, [])
+
+    with using(Means(JobsConfig(), Egress(resolve=split_horizon))):
+        hosts = ("here.corp", "half.corp", "none.corp", "void.corp")
+        jobs = {host: await worker.run("webhook", {"url": f"http://{host}/"}) for host in hosts}
+    shown = set()
+    for host, job in jobs.items():
+        assert job.error is not None
+        told = (job.status, job.attempt, job.error.type, job.error.message, job.error.traceback)
+        shown.add(tuple(str(each).replace(host, "HOST") for each in told))
+    assert len(shown) == 1, shown
+    assert {status for status, *_ in shown} == {str(Status.FAILED)}
+    for line in (
+        "here.corp is 10.20.30.40",
+        "none.corp, which a job names, does not resolve: Name or service not known",
+    ):
+        assert line in caplog.text
+
+
+async def test_names_that_cannot_be_resolved_just_now_are_tried_again() -> None:
+    async def away(host: str, port: int) -> Sequence[str]:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    with pytest.raises(Unreached, match="just now"):
+        await Egress(resolve=away).request("GET", "http://a.example/", keep_bytes=9)
+
+
 # Time and size. -----------------------------------------------------------------------------------------------------
 
 HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"

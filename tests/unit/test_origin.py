@@ -3,8 +3,9 @@
 import pytest
 
 from windlass.auth.origin import is_foreign, may_use_cookie
+from windlass.config.hosts import OwnHost, own_hosts, parse_host
 
-NONE: frozenset[str] = frozenset()
+NONE: tuple[OwnHost, ...] = ()
 OWN = "http://localhost:8080"
 FOREIGN = [
     "http://localhost:3000", "http://localhost", "https://localhost", "http://127.0.0.1:8080", "http://evil.example",
@@ -67,5 +68,61 @@ def test_a_proxy_may_take_the_tls_off_or_ask_in_another_name() -> None:
     assert may_use_cookie("POST", headers(host="jobs.example:443", origin="https://jobs.example"), NONE)
     behind = headers(host="10.0.0.7:8080", origin="https://jobs.example")
     assert not may_use_cookie("POST", behind, NONE)
-    assert may_use_cookie("POST", behind, frozenset({"jobs.example"}))
-    assert not may_use_cookie("POST", headers(origin="https://evil.example"), frozenset({"jobs.example"}))
+    assert may_use_cookie("POST", behind, own_hosts("jobs.example"))
+    assert not may_use_cookie("POST", headers(origin="https://evil.example"), own_hosts("jobs.example"))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "said", "own"),
+    [
+        # Behind a proxy that asks in another name.
+        ("jobs.example", {"origin": "https://jobs.example"}, True),
+        ("jobs.example", {"origin": "https://JOBS.example:443"}, True),
+        ("jobs.example.", {"origin": "https://jobs.example"}, True),
+        ("jobs.example", {"origin": "http://jobs.example"}, False),
+        ("jobs.example", {"origin": "http://jobs.example", "x_forwarded_proto": "http"}, True),
+        ("jobs.example", {"origin": "https://jobs.example", "x_forwarded_proto": "http"}, True),
+        ("jobs.example", {"origin": "http://jobs.example", "x_forwarded_proto": "https"}, False),
+        ("jobs.example", {"origin": "https://jobs.example:8443"}, False),
+        ("jobs.example", {"origin": "http://jobs.example:8081"}, False),
+        ("jobs.example:8443", {"origin": "https://jobs.example:8443"}, True),
+        ("jobs.example:8443", {"origin": "https://jobs.example"}, False),
+        ("https://jobs.example", {"origin": "https://jobs.example"}, True),
+        ("https://jobs.example", {"origin": "http://jobs.example", "x_forwarded_proto": "http"}, False),
+        ("http://jobs.example", {"origin": "http://jobs.example"}, True),
+        ("http://jobs.example", {"origin": "https://jobs.example"}, False),
+        ("[2001:DB8::1]:8443", {"origin": "https://[2001:db8:0::1]:8443"}, True),
+        ("2001:db8::1", {"origin": "https://[2001:db8::1]"}, True),
+        ("jobs.example", {"origin": "https://user@jobs.example"}, False),
+        ("jobs.example", {"origin": "https://jobs.example/"}, False),
+        ("jobs.example", {"origin": "https://a.jobs.example"}, False),
+        # Behind one that passes the name on.
+        ("jobs.example", {"host": "jobs.example", "origin": "https://jobs.example"}, True),
+        ("jobs.example", {"host": "jobs.example.", "origin": "https://jobs.example"}, True),
+        ("jobs.example", {"host": "jobs.example:8080", "origin": "http://jobs.example:8080"}, True),
+        ("jobs.example", {"host": "jobs.example:8080", "origin": "http://jobs.example:8081"}, False),
+        ("jobs.example", {"host": "jobs.example", "origin": "http://jobs.example:8080"}, False),
+        ("https://jobs.example", {"host": "jobs.example", "origin": "http://jobs.example"}, False),
+        ("", {"host": "jobs.example", "origin": "http://jobs.example", "x_forwarded_proto": "https"}, False),
+        ("", {"host": "jobs.example", "origin": "https://jobs.example", "x_forwarded_proto": "https, http"}, True),
+        ("", {"host": "user@jobs.example", "origin": "https://jobs.example"}, False),
+    ],
+)
+def test_scheme_host_and_port_of_a_page_are_compared(hosts: str, said: dict[str, str], own: bool) -> None:
+    asked = headers(**({"host": "10.0.0.7:8080"} | said))
+    assert may_use_cookie("POST", asked, own_hosts(hosts)) is own
+    assert is_foreign("POST", asked, own_hosts(hosts)) is not own
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a b", "user@a", "user:pw@a", "a/b", "a:b", "a:99999", "[::1", "[::g]", "a?b", "é.example", "-a", "a,b"],
+)
+def test_what_names_no_host_is_none(text: str) -> None:
+    assert parse_host(text) is None
+
+
+@pytest.mark.parametrize("setting", ["user@a", "ftp://a", "https://", "a/b", "https://a/b", "a b"])
+def test_a_list_of_hosts_that_cannot_be_read_is_refused(setting: str) -> None:
+    with pytest.raises(ValueError, match="is no host"):
+        own_hosts(setting)

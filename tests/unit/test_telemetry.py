@@ -428,3 +428,13 @@ def test_the_drivers_warnings_about_its_pool_stay_out_of_the_log_unless_wanted(s
     pool.warning("wanted")
     assert entries(stream)[-1]["event"] == "wanted"
     pool.setLevel(logging.NOTSET)
+
+
+def test_a_line_that_cannot_be_written_costs_nobody_anything(
+    stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler may close standard error; the report of that would fail, too."""
+    configure("info", "json", stream=stream)
+    monkeypatch.setattr(sys, "stderr", stream)
+    stream.close()
+    logging.getLogger("windlass.worker").error("to nobody")

@@ -88,3 +88,19 @@ def test_what_had_ended_and_was_not_written_is_spent_and_not_suspected(
     for started, expected in (({(JOB, 1)}, charged), ({(JOB, 2)}, False), (set(), False)):
         end = End(held.worker_id, crashed, begun=[], spent=spent, started=frozenset(started))
         assert verdict(held, end, now_s=30.0) == Lost(crashed=crashed, begun=False, spent=expected)
+
+
+def test_of_a_worker_that_was_broken_all_it_ran_are_suspected_and_none_is_charged() -> None:
+    """What broke it may have ended in that very moment: its slot is free, and its end is not written."""
+    held = make_lease(job_id=JOB, attempt=1)
+    for begun, started in (([entry()], {(JOB, 1)}), ([], {(JOB, 1)})):
+        end = End(held.worker_id, crashed=True, begun=begun, started=frozenset(started), fault=True)
+        assert verdict(held, end, now_s=30.0) == Lost(crashed=True, begun=True, spent=False)
+    end = End(held.worker_id, crashed=True, begun=[], fault=True)
+    assert verdict(held, end, now_s=30.0) == NOT_BEGUN
+
+
+def test_a_suspect_that_had_ended_in_its_child_is_not_blamed_for_a_broken_worker() -> None:
+    held = make_lease(job_id=JOB, attempt=1, suspect=True)
+    end = End(held.worker_id, crashed=True, begun=[], started=frozenset({(JOB, 1)}), fault=True)
+    assert verdict(held, end, now_s=30.0) == NOT_BEGUN

@@ -94,6 +94,12 @@ async def test_sys_exit_is_a_failure_and_not_a_crash(isolation: Isolation) -> No
     assert await result(isolation, "aecho", "still well") == "still well"
 
 
+@pytest.mark.parametrize("how", ["stop", "exit"])
+async def test_a_handler_goes_on_when_its_loop_is_ended_under_it(isolation: Isolation, how: str) -> None:
+    assert await result(isolation, "end_the_loop", {"how": how}) == how
+    assert await result(isolation, "aecho", "still well") == "still well"
+
+
 @pytest.mark.parametrize(
     ("how", "said"),
     [
@@ -136,6 +142,7 @@ async def test_a_process_that_a_handler_forked_neither_answers_nor_runs_jobs(iso
     assert await result(isolation, "fork") == "parent"
     assert await result(isolation, "echo", 1) == 1
     assert await result(isolation, "fork") == "parent"
+    assert await result(isolation, "fork_and_wait") == "parent"
 
 
 async def test_what_a_handler_starts_heeds_the_usual_signal(isolation: Isolation) -> None:

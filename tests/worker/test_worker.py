@@ -75,6 +75,13 @@ async def test_a_thousand_jobs_of_all_kinds_finish_once_each(config: StoreConfig
     assert sorted(ran) == list(range(1000))
 
 
+class Mute(Exception):
+    """Cannot be described."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
 @pytest.mark.parametrize("asynchronous", [True, False])
 @pytest.mark.parametrize(
     ("error", "status", "failures"),
@@ -88,8 +95,9 @@ async def test_a_thousand_jobs_of_all_kinds_finish_once_each(config: StoreConfig
         (KeyboardInterrupt, Status.SCHEDULED, 1),
         (asyncio.CancelledError, Status.SCHEDULED, 1),
         (Stopped, Status.SCHEDULED, 1),
+        (Mute, Status.SCHEDULED, 1),
     ],
-    ids=["error", "retry", "snooze", "cancel", "fail", "exit", "interrupt", "cancelled", "stopped"],
+    ids=["error", "retry", "snooze", "cancel", "fail", "exit", "interrupt", "cancelled", "stopped", "mute"],
 )
 async def test_what_a_handler_raises_decides_what_becomes_of_its_job(
     config: StoreConfig, error: Callable[[], BaseException], status: Status, failures: int, asynchronous: bool

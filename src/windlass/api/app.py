@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, Final
 from uuid import UUID
@@ -18,18 +19,20 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from windlass.api.access import AccessLog, request_id
+from windlass.api.aside import AT_ONCE_BYTES, aside
+from windlass.api.bodies import BodyBudget, Gone, HeldBody, Turns, pieces_of, read_body
 from windlass.api.catalogue import Catalogue
 from windlass.api.dashboard import checked_base_path
 from windlass.api.endpoint import Answer, Call, Endpoint
 from windlass.api.events import Events
 from windlass.api.gate import Gate
 from windlass.api.gathering import Gathering
-from windlass.api.limits import Cors, Gone, Hosts, Room, check_once, read_body
+from windlass.api.limits import Cors, Hosts, check_once
 from windlass.api.names import Names
 from windlass.api.parts import Parts
 from windlass.api.problems import is_of_the_database, problem
 from windlass.api.readiness import AwaitedWorkers, Readiness
-from windlass.api.reading import BodyReader, query_reader
+from windlass.api.reading import BodyReader, BulkReader, query_reader
 from windlass.api.routes import Routes
 from windlass.api.table import table
 from windlass.api.together import Together
@@ -48,6 +51,7 @@ _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 _BODILESS: Final = frozenset({204, 304})
 _OPEN_BYTES_MAX: Final = 16_384
 _BOUNDED: Final = frozenset({"submit", "read"})  # the scopes of calls with a time limit
+_AROUND_PAYLOAD_BYTES: Final = 65_536
 _HUNG_UP: Final = 499  # in the log alone: nobody was there to be answered
 _log = logging.getLogger(__name__)
 
@@ -115,23 +119,25 @@ class _Exchange:
     cors: Mapping[str, str]
     status: int = 0
     actor: str | None = None
-    held: int = 0  # of the room that large bodies share
+    held: HeldBody | None = None  # of the memory that large bodies share
 
 
 class _Bound:
     """An endpoint with its readers made, once."""
 
-    __slots__ = ("body", "body_max", "endpoint", "query", "status")
+    __slots__ = ("body", "body_max", "bulk", "endpoint", "query", "status")
 
     def __init__(self, endpoint: Endpoint, parts: Parts) -> None:
         api = parts.config.api
         self.endpoint = endpoint
         self.query = None if endpoint.query is None else query_reader(endpoint.query)
-        self.body = (
-            None
-            if endpoint.body is None
-            else BodyReader(endpoint.body, bulk=endpoint.bulk, optional=endpoint.optional).read
-        )
+        self.body = self.bulk = None
+        if endpoint.bulk:
+            # A job may be as large as one that is submitted alone, or that is as large as is stored.
+            most = max(api.body_bytes_max, parts.config.store.payload_bytes_max + _AROUND_PAYLOAD_BYTES)
+            self.bulk = BulkReader(endpoint.body, bytes_max=most).read
+        elif endpoint.body is not None:
+            self.body = BodyReader(endpoint.body, optional=endpoint.optional).read
         self.body_max = api.bulk_bytes_max if endpoint.bulk else api.body_bytes_max
         if endpoint.scope is None:  # anyone may send it: a login, at most
             self.body_max = min(self.body_max, _OPEN_BYTES_MAX)
@@ -144,7 +150,8 @@ class Api:
         self._routes = Routes((each.method, each.path, _Bound(each, parts)) for each in endpoints)
         self._hosts = Hosts(parts.config.api)
         self._cors = Cors(parts.config.api)
-        self._room = Room(2 * max(parts.config.api.bulk_bytes_max, parts.config.api.body_bytes_max))
+        self._budget = BodyBudget(2 * max(parts.config.api.bulk_bytes_max, parts.config.api.body_bytes_max))
+        self._turns = Turns()
         self._base = checked_base_path(parts.config.api)
         self._within_s = parts.config.store.request_timeout_s
         self._logs_access = parts.config.api.access_log == "on"
@@ -162,7 +169,8 @@ class Api:
         except Gone:
             exchange.status = _HUNG_UP
         finally:
-            self._room.give_back(exchange.held)
+            if exchange.held is not None:
+                self._budget.give_back(exchange.held)
             if self._logs_access:
                 self._parts.access.told(
                     scope, status=exchange.status, actor=exchange.actor, request_id=name, began=began
@@ -174,10 +182,13 @@ class Api:
         except Gone:
             raise
         except asyncio.CancelledError:
-            if not self._parts.events.closing:
+            if exchange.held is not None and exchange.held.gave_way:
+                answer = _problem(exchange.held.ended(), exchange)
+            elif not self._parts.events.closing:
                 raise
-            # The time for requests in progress is over. Cut off without a word, a caller could not tell why.
-            answer = _problem(Unavailable("the server shuts down; this may have been done, or not"), exchange)
+            else:
+                # The time for requests in progress is over. Cut off without a word, a caller could not tell why.
+                answer = _problem(Unavailable("the server shuts down; this may have been done, or not"), exchange)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets a problem and the log the rest
             answer = _problem(error, exchange)
         if isinstance(answer, Response):
@@ -187,9 +198,7 @@ class Api:
 
     async def _answer(self, exchange: _Exchange) -> Answer | Response:
         scope = exchange.scope
-        method, path, raw_path = scope["method"], scope["path"], scope.get("raw_path")
-        if self._base and path.startswith(self._base):  # a proxy that passes its prefix on
-            path, raw_path = path[len(self._base) :], raw_path and raw_path.removeprefix(self._base.encode())
+        method, (path, raw_path) = scope["method"], self._own_path(scope["path"], scope.get("raw_path"))
         check_once(scope["headers"], exchange.headers)
         self._hosts.check(exchange.headers)
         if method == "OPTIONS":
@@ -201,27 +210,56 @@ class Api:
             actor = ANONYMOUS if endpoint.scope is None else self._parts.gate.admit(request, endpoint.scope)
         except Unauthorized:
             if endpoint.media.startswith("text/html") and b"text/html" in exchange.headers.get(b"accept", b""):
-                return Answer(
-                    None, 303, {"location": f"{self._base}/login", "vary": "accept"}
-                )  # a person who follows a link to a page can do nothing with a problem
+                # A person who follows a link to a page can do nothing with a problem.
+                return Answer(None, 303, {"location": f"{self._base}/login", "vary": "accept"})
             raise
         exchange.actor = actor.subject
         call = Call(request, self._parts, actor, exchange.request_id, values, exchange.headers)
         if bound.query is not None:
             call.query = bound.query(scope["query_string"])
-        if bound.body is not None:
-            call.raw = await read_body(
-                exchange.receive, exchange.headers, most=bound.body_max, take=lambda size: self._take(exchange, size)
-            )
-            call.body = bound.body(call.raw, exchange.headers.get(b"content-type"))
-        told = await self._handled(endpoint, call)
+        told = await self._handled(bound, call, exchange)
         if endpoint.audit is not None:
             await self._note(endpoint.audit, call)
         if isinstance(told, (Answer, Response)):
             return told
         return Answer(told, bound.status)
 
-    async def _handled(self, endpoint: Endpoint, call: Call) -> Answer | Told | Response | None:
+    def _own_path(self, path: str, raw_path: bytes | None) -> tuple[str, bytes | None]:
+        """The path without the prefix that a proxy may have passed on."""
+        if not self._base or not f"{path}/".startswith(f"{self._base}/"):
+            return path, raw_path
+        own_raw = raw_path and raw_path.removeprefix(self._base.encode())
+        return path[len(self._base) :] or "/", own_raw or None
+
+    async def _handled(self, bound: _Bound, call: Call, exchange: _Exchange) -> Answer | Told | Response | None:
+        """What the handler tells, with the body read: whole before, or by the handler as it arrives."""
+        receive, headers, most = exchange.receive, exchange.headers, bound.body_max
+        media = headers.get(b"content-type")
+        if bound.bulk is not None:
+            held = self._hold(call, exchange)
+            turn = partial(self._turns.turn, held.caller)
+            call.body = bound.bulk(pieces_of(receive, headers, most=most, held=held), media, turn)
+        elif bound.body is not None:
+            raw = call.raw = await read_body(receive, headers, most=most, hold=lambda: self._hold(call, exchange))
+            if len(raw) > AT_ONCE_BYTES:
+                async with AsyncExitStack() as stack:
+                    await stack.enter_async_context(self._turns.turn(self._caller(call), len(raw)))
+                    call.end_turn = stack.aclose
+                    call.body = await aside(partial(bound.body, raw, media), len(raw))
+                    return await self._answered(bound.endpoint, call)
+            call.body = bound.body(raw, media)
+        return await self._answered(bound.endpoint, call)
+
+    def _hold(self, call: Call, exchange: _Exchange) -> HeldBody:
+        exchange.held = HeldBody(self._budget, self._caller(call))
+        return exchange.held
+
+    def _caller(self, call: Call) -> str:
+        """Without authentication all callers have one name; their addresses tell them apart."""
+        client = call.request.client
+        return client.host if client is not None and self._parts.gate.is_open else call.actor.subject
+
+    async def _answered(self, endpoint: Endpoint, call: Call) -> Answer | Told | Response | None:
         """Submissions and looks are answered in time, however long a table is locked or the database hangs: each of
         their waits is bounded by itself, but they may wait for a connection, and for those before them, and then for
         their turn. Not so what may take longer because it is much: then only its single statements are bounded."""
@@ -235,10 +273,6 @@ class Api:
             if not deadline.expired():
                 raise
             raise Unavailable(f"no answer within {self._within_s:g} s") from error
-
-    def _take(self, exchange: _Exchange, size: int) -> None:
-        self._room.take(size)
-        exchange.held += size
 
     def _options(self, path: str, raw_path: bytes | None, exchange: _Exchange) -> Answer:
         methods = self._routes.methods(path, raw_path)

@@ -1,7 +1,8 @@
 """Work that is long for one request and must not hold up all others: it has a thread of its own.
 
-What is shown is searched for secrets, in some tenths of a second for a megabyte. On the loop nobody else would be
-answered meanwhile; and one thread is enough, because several would only share the same processor.
+What is shown is searched for secrets, and what is submitted is decoded, checked and encoded, in some tenths of a second
+for a megabyte. On the loop nobody else would be answered meanwhile. One thread is enough for each of the two, because
+several would only share the same processor; they are two, so that a submitter of megabytes holds up no reader.
 """
 
 import asyncio
@@ -14,7 +15,9 @@ from windlass.model import Attempt, Error, Job
 T = TypeVar("T")
 
 _at_once_chars: Final = 32_768  # some milliseconds: less than it takes to hand them over and wait
+AT_ONCE_BYTES: Final = 65_536  # likewise, of a submission
 _thread: Final = ThreadPoolExecutor(1, thread_name_prefix="shown")
+_submitted: Final = ThreadPoolExecutor(1, thread_name_prefix="submitted")
 
 
 async def shown_aside(work: Callable[[], T], chars: int) -> T:
@@ -22,6 +25,13 @@ async def shown_aside(work: Callable[[], T], chars: int) -> T:
     if chars <= _at_once_chars:
         return work()
     return await asyncio.get_running_loop().run_in_executor(_thread, work)
+
+
+async def aside(work: Callable[[], T], size: int) -> T:
+    """What `work` on a submission of this size gives; beside the loop, if others would notice."""
+    if size <= AT_ONCE_BYTES:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(_submitted, work)
 
 
 def chars_of(jobs: Iterable[Job]) -> int:

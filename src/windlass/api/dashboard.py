@@ -37,8 +37,9 @@ _HEADERS: Final = {
 # It stands in the page, so it has nothing but plain segments.
 _BASE_PATH: Final = re.compile(r"(?:/[A-Za-z0-9_.~-]+)*")
 _UNBUILT: Final = (
-    "<!doctype html><title>Windlass</title><p>The dashboard is not built in this checkout. "
-    "<code>make up</code> and <code>make web</code> build it. The API is described at <a href='docs'>docs</a>.</p>"
+    f"<!doctype html><html lang='en'><head>{_BASE}<title>Windlass</title></head><body><main><p>The dashboard is not "
+    "built in this checkout. <code>make up</code> and <code>make web</code> build it. The API is described at "
+    "<a href='../docs'>docs</a>.</p></main></body></html>"
 )
 
 
@@ -114,13 +115,14 @@ def _endpoint(path: str, handler: Asset | Screen, media: str) -> Endpoint:
     )
 
 
-def _endpoints() -> list[Endpoint]:
-    index = FOLDER / _INDEX
+def built_endpoints(built: Traversable) -> list[Endpoint]:
+    """One endpoint for each file in the folder of a build, and the screens."""
+    index = built / _INDEX
     screen = Screen(index.read_text(encoding="utf-8") if index.is_file() else _UNBUILT)
     paths = ("/ui", "/ui/", "/ui/{screen}", "/ui/{screen}/{name}")
     found = [_endpoint(path, screen, _MEDIA["html"]) for path in paths]
     if index.is_file():
-        for prefix, folder, hashed in (("/ui", FOLDER, False), ("/ui/assets", FOLDER / "assets", True)):
+        for prefix, folder, hashed in (("/ui", built, False), ("/ui/assets", built / "assets", True)):
             for file in folder.iterdir():
                 if file.is_file() and file.name != _INDEX and not file.name.startswith("."):
                     asset = Asset(file, hashed=hashed)
@@ -128,4 +130,4 @@ def _endpoints() -> list[Endpoint]:
     return found
 
 
-endpoints: Final = _endpoints()
+endpoints: Final = built_endpoints(FOLDER)

@@ -32,8 +32,9 @@ class Answer:
 
 @dataclass(slots=True)
 class Call:
-    """One request, decoded. `query` and `body` are of the types the endpoint names, or None if it names none; `raw` is the
-    body as it came. `headers`: by lower-case name, the last of each."""
+    """One request, decoded. `query` and `body` are of the types the endpoint names, or None if it names none; of a bulk
+    endpoint the body is an async iterator of lists of items, and their sizes, that arrive while it is read. `raw` is
+    the body as it came. `headers`: by lower-case name, the last of each."""
 
     request: Request
     parts: "Parts"
@@ -45,6 +46,7 @@ class Call:
     body: Any = None
     raw: bytes = b""
     note: tuple[str | None, Any] | None = None  # for the audit row: what was acted on, and any JSON value about it
+    end_turn: Callable[[], Awaitable[None]] | None = None  # a large body was decoded, and its values are not needed now
     unnoted: bool = False  # nothing was done that an audit row should tell: a preview, say
 
     @property

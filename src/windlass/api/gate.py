@@ -19,6 +19,7 @@ from windlass.auth.passwords import Passwords
 from windlass.auth.tokens import ANONYMOUS, ANYONE, Actor, Signer, Verifier
 from windlass.clock import steady_s
 from windlass.config import Config
+from windlass.config.hosts import own_hosts
 from windlass.errors import Forbidden, NotPossible, Unauthorized, Unavailable, WindlassError
 from windlass.store.protocol import Accounts
 from windlass.wire import Scope
@@ -40,9 +41,7 @@ class Gate:
         self.is_open: Final = config.auth.auth == "off"
         self.config: Final = config
         self._accounts = accounts
-        self._own_names = frozenset(
-            name.strip().strip("[]").lower() for name in config.api.hosts.split(",") if name.strip()
-        )
+        self._own = own_hosts(config.api.hosts)
         self.passwords: Final = Passwords()
         self.quotas: Final = Quotas(accounts, enforced=not self.is_open)
         self._read_s = -_stale_s - 1
@@ -83,7 +82,7 @@ class Gate:
         cookie."""
         method, headers = request.scope["method"], dict(request.scope["headers"])
         if self.is_open:
-            if is_foreign(method, headers, self._own_names):
+            if is_foreign(method, headers, self._own):
                 raise Forbidden(_FOREIGN)
             return ANYONE
         if steady_s() - self._read_s > _stale_s:
@@ -95,7 +94,7 @@ class Gate:
                 raise Unauthorized
             return self.verifier.verify(token.decode("latin-1"))
         actor = self.verifier.verify(_cookie(headers), "session")
-        if not may_use_cookie(method, headers, self._own_names):
+        if not may_use_cookie(method, headers, self._own):
             raise Forbidden(_FOREIGN)
         return actor
 
@@ -108,7 +107,7 @@ class Gate:
 
     def check_own_page(self, request: Request) -> None:
         """That a form comes from a page of ours: a foreign one could log a browser in as somebody else."""
-        if not may_use_cookie("POST", dict(request.scope["headers"]), self._own_names):
+        if not may_use_cookie("POST", dict(request.scope["headers"]), self._own):
             raise Forbidden(_FOREIGN)
 
     async def revoke(self, name: str, for_s: float) -> None:

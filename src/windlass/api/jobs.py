@@ -1,6 +1,7 @@
 """Jobs: submitting one or many, lists, one with its attempts, its logs, and why it waits."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from hashlib import blake2b
 from typing import Annotated, Final
 from urllib.parse import urlencode
@@ -81,7 +82,9 @@ async def taken(call: Call, asked: Submission, shape: Callable[[Submitted], Told
     key = call.headers.get(b"idempotency-key")
     if key is not None:
         asked.idempotency_key = _same_key(key, asked.idempotency_key)
-    submitted = await submit(call.parts, asked, raw, subject=call.actor.subject)
+    submitted = await submit(
+        call.parts, asked, raw, subject=call.actor.subject, size=len(call.raw), end_turn=call.end_turn
+    )
     headers = {"location": f"/v1/jobs/{submitted.stored.id}"}
     if not submitted.payload_checked:
         headers["payload-checked"] = "false"
@@ -106,7 +109,8 @@ async def submit_bulk(call: Call) -> StoredMany:
     if b"idempotency-key" in call.headers:
         # Taken silently for nothing, it would let a caller repeat the request and have everything twice.
         raise InvalidField("Idempotency-Key", "is for single jobs; give each job of many an idempotency_key of its own")
-    stored, unchecked = await submit_many(call.parts, call.body, subject=call.actor.subject)
+    async with aclosing(call.body) as submissions:
+        stored, unchecked = await submit_many(call.parts, submissions, subject=call.actor.subject)
     duplicates = sum(one.duplicate for one in stored)
     return StoredMany(ids=[one.id for one in stored], duplicates=duplicates, payloads_unchecked=unchecked)
 

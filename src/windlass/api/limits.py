@@ -1,84 +1,17 @@
-"""What is refused before anyone looks at it: bodies that are too large or too slow, host names that are not ours, pages
-of other origins.
+"""What is refused before anyone looks at it: headers that are there twice, host names that are not ours, pages of other
+origins. Bodies are in bodies.py.
 """
 
 import ipaddress
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
-
-from starlette.types import Receive
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from windlass.config import ApiConfig
-from windlass.errors import RequestError, TooLarge, Unavailable
+from windlass.config.hosts import Host, OwnHost, own_hosts, parse_host
+from windlass.errors import RequestError
 
 Headers = Mapping[bytes, bytes]
-
-
-class Gone(Exception):
-    """The caller hung up before the request was whole: nobody is there to be answered."""
-
-
-class Room:
-    """What all bodies that came in pieces may take of the memory together: a thousand callers could fill it, each with
-    no more than he may."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max: Final = bytes_max
-        self._held = 0
-
-    def take(self, size: int) -> None:
-        if self._held + size > self._bytes_max:
-            raise Unavailable("too many large requests at once; try again")
-        self._held += size
-
-    def give_back(self, size: int) -> None:
-        self._held -= size
-
-
-async def read_body(
-    receive: Receive, headers: Headers, *, most: int, take: Callable[[int], None] | None = None
-) -> bytes:
-    """The whole body. It is counted as it comes: what is said of its length may be wrong, or not be said at all. How long
-    it may take is the server's to watch, which hangs up on who is too slow. `take`: is told of what comes in pieces."""
-    said = headers.get(b"content-length")
-    if said is not None and (not said.isdigit() or int(said) > most):
-        raise TooLarge(most)
-    message = await receive()
-    body = _piece(message)
-    if message.get("more_body", False):
-        return await _rest(receive, body, most, take or _untold)
-    if len(body) > most:
-        raise TooLarge(most)
-    return body
-
-
-async def _rest(receive: Receive, first: bytes, most: int, take: Callable[[int], None]) -> bytes:
-    pieces, size, more = [first], len(first), True
-    take(size)
-    while more:
-        if size > most:
-            raise TooLarge(most)
-        message = await receive()
-        piece = _piece(message)
-        pieces.append(piece)
-        size += len(piece)
-        take(len(piece))
-        more = message.get("more_body", False)
-    if size > most:
-        raise TooLarge(most)
-    return b"".join(pieces)
-
-
-def _untold(_size: int) -> None:
-    pass
-
-
-def _piece(message: Any) -> bytes:
-    if message["type"] == "http.disconnect":
-        raise Gone
-    body: bytes = message.get("body", b"")
-    return body
 
 
 # What may be said once: of two, whoever stands before us may have judged the other one.
@@ -103,22 +36,29 @@ class Hosts:
     ours: on loopback, where nothing else stands before us, that name must not be answered."""
 
     def __init__(self, config: ApiConfig) -> None:
-        said = {name.strip().lower() for name in config.hosts.split(",") if name.strip()}
-        if not said and is_loopback(config.host):
-            said = {"localhost", "127.0.0.1", "[::1]", config.host.lower(), socket.gethostname().lower()}
-        self._names: Final = frozenset(said)
+        own = own_hosts(config.hosts)
+        if not own and is_loopback(config.host):
+            own = own_hosts(f"localhost,127.0.0.1,[::1],{config.host}")
+            machine = parse_host(socket.gethostname())
+            own += (OwnHost(None, *machine),) if machine is not None else ()
+        self._own: Final = own
         self._known: set[bytes] = set()  # as they were written, with ports: a look instead of taking them apart
 
     def check(self, headers: Headers) -> None:
-        host = headers.get(b"host", b"")
-        if not self._names or host in self._known:
+        given = headers.get(b"host", b"")
+        if given in self._known or not (given or self._own):
             return
-        name = host.decode("latin-1").lower()
-        bare = name[: name.rfind(":")] if ":" in name and not name.endswith("]") else name
-        if bare not in self._names and name not in self._names:
+        host = parse_host(given.decode("latin-1"))
+        if host is None and given:
+            raise RequestError("the Host header is no host name")
+        if self._own and not any(_is_own(host, each) for each in self._own):
             raise RequestError("this server does not answer to the host name of the request; see WINDLASS_HOSTS")
         if len(self._known) < 100:
-            self._known.add(host)
+            self._known.add(given)
+
+
+def _is_own(host: Host | None, own: OwnHost) -> bool:
+    return host is not None and host.name == own.name and own.port in (None, host.port)
 
 
 def is_loopback(host: str) -> bool:

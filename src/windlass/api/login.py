@@ -17,9 +17,9 @@ from urllib.parse import parse_qsl
 from msgspec import Meta
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from windlass.api.bodies import read_body
 from windlass.api.endpoint import Call, Endpoint
 from windlass.api.gate import COOKIE
-from windlass.api.limits import read_body
 from windlass.api.logins import Identity
 from windlass.errors import InvalidField, TooManyRequests, Unauthorized, WrongMedia
 from windlass.wire import Asked
@@ -27,8 +27,10 @@ from windlass.wire import Asked
 _FORM: Final = "application/x-www-form-urlencoded"
 _form_bytes_max: Final = 16 * 1024
 _DASHBOARD: Final = "/ui/"
-# Where a login may lead: to a screen of ours, with its filters. Never `//elsewhere`, which is another host.
-_SCREEN: Final = re.compile(r"/ui(?:/[A-Za-z0-9_.~%:-]+)*/?(?:\?[A-Za-z0-9_.~%:&=+,@/!*'()-]*)?")
+# Where a login may lead: to a screen of ours, with its filters. Never to `//elsewhere`, which is another host, nor out
+# of /ui by `..`.
+_NOT_UP: Final = r"(?!.*/(?:\.|%2[eE]){1,2}(?:[/?]|$))"
+_SCREEN: Final = re.compile(_NOT_UP + r"/ui(?:/[A-Za-z0-9_.~%:-]+)*/?(?:\?[A-Za-z0-9_.~%:&=+,@/!*'()-]*)?")
 _PAGE: Final = Template((Path(__file__).parent / "static" / "login.html").read_text(encoding="utf-8"))
 _STYLE: Final = _PAGE.template.split("<style>")[1].split("</style>")[0]
 _DIGEST: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()

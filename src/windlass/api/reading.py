@@ -2,14 +2,20 @@
 field and what is wrong with it, in words.
 """
 
+import asyncio
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from itertools import islice
 from typing import Annotated, Any, Final, Literal, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
 
+from windlass.api.aside import aside
+from windlass.api.elements import Elements, Lines, NotAList, Splitter, TooLong
 from windlass.errors import InvalidField, InvalidJob, RequestError, WrongMedia
 from windlass.wire import END, Asked, Submission
 
@@ -37,7 +43,10 @@ _FIELD_MAX: Final = 200
 _MESSAGE_MAX: Final = 2_000
 _END: Final = repr(END)[1:-1]  # as the decoder quotes it; nobody needs to read that
 
+_SLICE_BYTES: Final = 32_768  # ten milliseconds of work, where it is all brackets
+
 Query = Callable[[bytes], Any]
+Turn = Callable[[int], AbstractAsyncContextManager[None]]
 
 
 # Queries. -----------------------------------------------------------------------------------------------------------
@@ -86,64 +95,161 @@ def _is_list(kind: Any) -> bool:
 
 
 class BodyReader:
-    """Reads a body of the given content type: JSON, and where `bulk` also a JSON document a line, as a list."""
+    """Reads a body of JSON."""
 
-    def __init__(self, kind: Any, *, bulk: bool, optional: bool) -> None:
-        self._kind = kind
+    def __init__(self, kind: Any, *, optional: bool) -> None:
         self._decoder = msgspec.json.Decoder(kind)
-        self._line = msgspec.json.Decoder(_item(kind)) if bulk else None
         self._optional = optional
-        self._root = "jobs" if bulk else ""
-        self._wrong: Any = InvalidJob if _item(kind) is Submission else InvalidField
-        self.media = [JSON, NDJSON] if bulk else [JSON]
+        self._errors = _Errors(kind)
 
     def read(self, body: bytes, media: bytes | None) -> Any:
         if not body and self._optional:
             body = b"{}"
         elif media != b"application/json":  # most say exactly this; the rest is taken apart
-            named = media.split(b";", 1)[0].strip().lower().decode("latin-1") if media else None
-            if named not in self.media:
-                raise WrongMedia(_shown(named) if named else None, self.media)
-            if named == NDJSON:
-                return self._lines(body)
+            _check_media(media, [JSON])
         try:
             return self._decoder.decode(body)
         except (ValueError, RecursionError) as error:
-            raise self._refused(error, self._root, self._kind) from None
+            raise self._errors.refused(error, "") from None
 
-    def _lines(self, body: bytes) -> Any:
-        assert self._line is not None  # noqa: S101
-        items: list[Any] = []
-        for line in body.split(b"\n"):
-            if line and not line.isspace():
-                try:
-                    items.append(self._line.decode(line))
-                except (ValueError, RecursionError) as error:
-                    raise self._refused(error, f"{self._root}[{len(items)}]", _item(self._kind)) from None
+
+class BulkReader:
+    """Reads a list of documents while it arrives: a JSON array, or NDJSON. The first document that is wrong refuses the
+    body, and so does one too many. `bytes_max`: of one document."""
+
+    def __init__(self, kind: Any, *, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._list = msgspec.json.Decoder(_bare(kind))
+        self._decoder = msgspec.json.Decoder(_item(kind))
+        self._errors = _Errors(_item(kind))
+        self._count_max = _bounds(kind).max_length
+
+    async def read(
+        self, pieces: AsyncIterator[bytes], media: bytes | None, turn: Turn
+    ) -> AsyncIterator[tuple[list[Any], int]]:
+        """Some documents at a time, and their size together. A large one is alone, and decoded in the caller's turn,
+        which ends when the next are asked for."""
+        splitter = self._splitter(_check_media(media, [JSON, NDJSON]))
+        count = 0
+        async for piece in _slices(pieces):
+            size = splitter.pending + len(piece or b"")
+            documents, problem = await aside(partial(self._split, splitter, piece, count), size)
+            for group in _grouped(documents):
+                size = len(group[0]) if len(group) == 1 else _SLICE_BYTES
+                async with turn(size):
+                    yield await aside(partial(self._decoded, group, count), size), size
+                count += len(group)
+            if problem is not None:
+                raise self._refused(problem, count) from None
+            await asyncio.sleep(0)  # what is buffered already arrives without a pause, and others are served, too
+        if not count:
+            raise self._wrong_count(0)
+
+    def _decoded(self, documents: list[bytes | str], count: int) -> list[Any]:
+        decode, found = self._decoder.decode, []
+        for document in documents:
+            if count == self._count_max:
+                raise self._wrong_count(count + 1)
+            try:
+                found.append(decode(document))
+            except (ValueError, RecursionError) as error:
+                raise self._refused(error, count) from None
+            count += 1
+        return found
+
+    def _split(
+        self, splitter: Splitter, piece: bytes | None, count: int
+    ) -> tuple[list[bytes | str], ValueError | RecursionError | None]:
+        """The documents before a problem, and the problem: one of these may be wrong, too, and it comes first."""
+        found: list[bytes | str] = []
+        most = None if self._count_max is None else self._count_max + 1 - count
         try:
-            msgspec.convert([None] * len(items), _bare(self._kind))  # are they too many, or too few?
-        except msgspec.ValidationError as error:
-            raise self._refused(error, self._root, self._kind) from None
-        return items
+            found.extend(islice(splitter.feed(piece or b"", last=piece is None), most))
+        except (ValueError, RecursionError) as problem:
+            return found, problem
+        return found, None
 
-    def _refused(self, error: Exception, root: str, kind: Any) -> Exception:
-        refused: Exception
+    def _splitter(self, media: str) -> Splitter:
+        return Lines(self._bytes_max) if media == NDJSON else Elements(self._bytes_max)
+
+    def _wrong_count(self, count: int) -> Exception:
+        try:
+            self._list.decode(b"[" + b",".join([b"0"] * count) + b"]")
+        except msgspec.ValidationError as error:
+            return self._errors.refused(error, "jobs")
+        return AssertionError(f"{count} is no wrong count")
+
+    def _refused(self, error: Exception, at: int) -> Exception:
+        if isinstance(error, TooLong):
+            return self._errors.wrong(f"jobs[{at}]", f"must be at most {self._bytes_max:,} bytes of JSON")
+        if isinstance(error, NotAList) and error.sample is not None:
+            try:
+                self._list.decode(error.sample)
+            except msgspec.ValidationError as problem:
+                return self._errors.refused(problem, "jobs")
+        if isinstance(error, NotAList):
+            return RequestError(f"the body is no JSON: {error}, at jobs[{at}]")
+        return self._errors.refused(error, f"jobs[{at}]")
+
+
+async def _slices(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes | None]:
+    """Small enough to be worked on without others noticing; then None."""
+    async for piece in pieces:
+        for start in range(0, len(piece), _SLICE_BYTES):
+            yield piece[start : start + _SLICE_BYTES]
+    yield None
+
+
+def _grouped(documents: list[bytes | str]) -> Iterator[list[bytes | str]]:
+    """In their order, large ones alone."""
+    small: list[bytes | str] = []
+    for each in documents:
+        if len(each) <= _SLICE_BYTES:
+            small.append(each)
+            continue
+        if small:
+            yield small
+            small = []
+        yield [each]
+    if small:
+        yield small
+
+
+def _check_media(media: bytes | None, taken: list[str]) -> str:
+    named = media.split(b";", 1)[0].strip().lower().decode("latin-1") if media else None
+    if named not in taken:
+        raise WrongMedia(_shown(named) if named else None, taken)
+    return named
+
+
+class _Errors:
+    """A decoder's complaint about a document of this kind, as a problem of ours."""
+
+    def __init__(self, kind: Any) -> None:
+        self.wrong: type[InvalidJob | InvalidField] = InvalidJob if kind is Submission else InvalidField
+        self._kind = kind
+
+    def refused(self, error: Exception, root: str) -> Exception:
         if isinstance(error, msgspec.ValidationError):
-            field, problem = explained(str(error), root, kind)
-            refused = self._wrong(field or "body", problem)
+            field, problem = explained(str(error), root, self._kind)
+            refused: Exception = self.wrong(field or "body", problem)
         elif isinstance(error, RecursionError):
-            refused = self._wrong(root or "body", "is nested too deeply")
+            refused = self.wrong(root or "body", "is nested too deeply")
         elif isinstance(error, UnicodeDecodeError):
             refused = RequestError("the body is not UTF-8")
         else:
-            refused = RequestError(f"the body is no JSON: {str(error).removeprefix('JSON is malformed: ')}")
+            where = f", at {root}" if root else ""
+            refused = RequestError(f"the body is no JSON: {str(error).removeprefix('JSON is malformed: ')}{where}")
         return refused
 
 
 def _bare(kind: Any) -> Any:
     """The same list with the same bounds, of nothing in particular."""
-    meta = [each for each in get_args(kind)[1:] if isinstance(each, msgspec.Meta)]
-    return Annotated[list[Any], meta[0]] if meta else list[Any]
+    return Annotated[list[Any], _bounds(kind)]
+
+
+def _bounds(kind: Any) -> msgspec.Meta:
+    return next((each for each in get_args(kind)[1:] if isinstance(each, msgspec.Meta)), msgspec.Meta())
 
 
 def _item(kind: Any) -> Any:

@@ -11,7 +11,8 @@ from typing import Any, Final, Self
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from windlass.api.limits import is_loopback
 from windlass.api.parts import Parts
@@ -24,6 +25,10 @@ _KEEP_ALIVE_S: Final = 75
 _SWEEP_S: Final = 0.5
 _LINGER_S: Final = 2.0
 _STUCK_S: Final = 30.0  # a slow network takes nothing for a while; who takes nothing for so long does not want it
+_RATE_S: Final = (
+    5.0  # the minimum rate of a body holds over every such span, so that a short stall costs nobody a request
+)
+_PIPELINED_MAX: Final = 32  # requests that wait on one connection; each holds 3 KB, and one packet could hold 14,000
 
 
 class Guarded(HttpToolsProtocol):
@@ -42,6 +47,9 @@ class Guarded(HttpToolsProtocol):
         self._framing_bytes = 0
         self._waits_since: float | None = self.loop.time()
         self._body_since: float | None = None
+        self._rate_since = 0.0
+        self._rate_bytes = 0
+        self._running: RequestResponseCycle | None = None
         if len(self.connections) > self.api.connections_max:
             self._refuse(Unavailable("too many connections are open; try again"))
 
@@ -53,9 +61,8 @@ class Guarded(HttpToolsProtocol):
         else:
             self._framing_bytes += len(data)
         super().data_received(data)
-        if self._waits_since is not None and self._head_bytes > head_bytes_max:
-            self._refuse(_HeadTooLarge())
-        elif self._body_since is not None and self._framing_bytes > head_bytes_max:
+        counts = self._head_bytes if self._waits_since is not None else self._framing_bytes
+        if counts > head_bytes_max and (self._waits_since is not None or self._body_since is not None):
             self._cut_off(_HeadTooLarge())
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -66,9 +73,12 @@ class Guarded(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._framing_bytes = 0  # counted is what comes between two pieces of the body, and after the last
+        self._rate_bytes += len(body)
         super().on_body(body)
 
     def on_message_begin(self) -> None:
+        if len(self.pipeline) >= _PIPELINED_MAX:
+            raise _TooManyPipelined
         super().on_message_begin()
         if self._waits_since is None:
             self._waits_since = self.loop.time()
@@ -78,15 +88,26 @@ class Guarded(HttpToolsProtocol):
         self._waits_since = None
         self._head_bytes = 0
         self._framing_bytes = 0
-        self._body_since = self.loop.time()
+        self._body_since = self._rate_since = self.loop.time()
+        self._rate_bytes = 0
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._body_since = None
         super().on_message_complete()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._abandon()
+        super().connection_lost(exc)
+
     def send_400_response(self, msg: str) -> None:
-        self._refuse(RequestError(msg))
+        if len(self.pipeline) >= _PIPELINED_MAX:
+            msg = f"more than {_PIPELINED_MAX} requests were sent without waiting for an answer"
+        self._cut_off(RequestError(msg))
 
     def sweep(self, now: float, *, stuck_s: float) -> None:
         """Close what has not come in time. Between two requests uvicorn's own patience counts."""
@@ -100,21 +121,51 @@ class Guarded(HttpToolsProtocol):
                 self.transport.abort()
         elif self._refused_at is not None:
             if now - self._refused_at > _LINGER_S:
-                self.transport.close()
+                self._close()
         elif self._waits_since is not None and now - self._waits_since > self.api.head_timeout_s:
             if self._head_bytes:
-                self._refuse(TooSlow(f"the head of a request must have come within {self.api.head_timeout_s:g} s"))
+                self._cut_off(TooSlow(f"the head of a request must have come within {self.api.head_timeout_s:g} s"))
             else:
-                self.transport.close()
-        elif self._body_since is not None and now - self._body_since > self.api.body_timeout_s:
-            self._cut_off(TooSlow(f"the body of a request must have come within {self.api.body_timeout_s:g} s"))
+                self._close()
+        elif self._body_since is not None:
+            self._check_body(now, now - self._body_since)
+
+    def _check_body(self, now: float, age_s: float) -> None:
+        """Refuse a body that takes too long as a whole, or that brings too little in a span of its own."""
+        api, span_s = self.api, now - self._rate_since
+        if age_s > api.body_timeout_s:
+            self._cut_off(TooSlow(f"the body of a request must have come within {api.body_timeout_s:g} s"))
+        elif span_s >= _RATE_S:
+            # While reading is paused it is this process that is slow.
+            if not self.flow.read_paused and self._rate_bytes < api.body_rate_min * span_s:
+                least = f"{api.body_rate_min:,} bytes a second"
+                self._cut_off(TooSlow(f"the body of a request must bring at least {least}"))
+            self._rate_since, self._rate_bytes = now, 0
 
     def _cut_off(self, error: WindlassError) -> None:
-        """In the middle of a request, which may have had its answer already."""
-        if self.cycle.response_started:
-            self.transport.close()
+        """Refuse the request that is arriving, if the caller can only take the answer as one to that request: an
+        earlier one that is still unanswered may have stored a job, and one that has its answer gets no second. Else
+        close."""
+        running = self._running
+        due = running is not None and not running.response_complete
+        in_its_body = running is not None and running is self.cycle and self._body_since is not None
+        if due != in_its_body or (running is not None and due and running.response_started):
+            self._close()
         else:
             self._refuse(error)
+
+    def _close(self) -> None:
+        self._abandon()
+        self.transport.close()
+
+    def _abandon(self) -> None:
+        """Tell the request that runs, and those behind it, that nobody is there any more. uvicorn tells the last one
+        alone; of pipelined requests the first would go on, write to a closed transport and leave a traceback."""
+        self.pipeline.clear()
+        for cycle in (self._running, self.cycle):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
 
     def _refuse(self, error: WindlassError) -> None:
         """Say why, and hear no more. The connection is closed a moment later: closed under what is still being sent, it
@@ -131,9 +182,11 @@ class Guarded(HttpToolsProtocol):
         self.transport.write("\r\n".join([*lines, "", ""]).encode("latin-1") + told.body)
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        if self.cycle is not None and not self.cycle.response_complete:  # whoever waits for its body waits in vain
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
+        self._abandon()
+
+
+class _TooManyPipelined(Exception):
+    """Raised inside the parser, which then stops in the middle of a packet."""
 
 
 class _HeadTooLarge(RequestError):

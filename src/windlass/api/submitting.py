@@ -1,11 +1,12 @@
 """From a submission to the job that is stored: what it leaves out is as its type declares it. The hot path."""
 
-import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, NamedTuple
 
+from windlass.api.aside import AT_ONCE_BYTES, aside
 from windlass.api.catalogue import SubmittableType
 from windlass.api.parts import Parts
 from windlass.api.submitted import cache_submitted, few
@@ -22,12 +23,11 @@ from windlass.model import (
     check_started_once,
     declarable,
 )
-from windlass.payload import depth_max, encode
+from windlass.payload import Encoded, depth_max, encode
 from windlass.quotas import Submitter, check_job
 from windlass.wire import Submission
 
 _plain: Final = Declared("")
-_AT_ONCE: Final = 1_000  # jobs of a bulk that are checked before others get their turn
 _GROWS: Final = 8  # times, at most: 1e15 is stored as 1000000000000000.0
 
 
@@ -39,9 +39,18 @@ class Submitted(NamedTuple):
     payload_checked: bool
 
 
-async def submit(parts: Parts, submission: Submission, raw: bytes = b"", *, subject: str) -> Submitted:
-    """Stored durably, or refused, when this returns. `raw`: as it came, if it came as it is. `subject`: who submits
-    it."""
+async def submit(
+    parts: Parts,
+    submission: Submission,
+    raw: bytes = b"",
+    *,
+    subject: str,
+    size: int = 0,
+    end_turn: Callable[[], Awaitable[None]] | None = None,
+) -> Submitted:
+    """Stored durably, or refused, when this returns. `raw`: as it came, if it came as it is. `subject`: who submits it.
+    `size`: of what came. `end_turn`: called when a large payload is text again, so that the caller's next one need not
+    wait for the store."""
     quotas = parts.gate.quotas
     submitter = quotas.find(subject)
     if submitter is not None:
@@ -50,7 +59,10 @@ async def submit(parts: Parts, submission: Submission, raw: bytes = b"", *, subj
     found = parts.catalogue.known(submission.type) or await parts.catalogue.find(submission.type)
     _check_attempts(submission, found)
     try:
-        checked = _check_payload(submission, found)
+        if size > AT_ONCE_BYTES:
+            checked = await aside(partial(_check_payload, submission, found), size)
+        else:
+            checked = _check_payload(submission, found)
     except InvalidPayload:
         found, checked = await _check_again(parts, submission, owner, time.monotonic())
     job = new_job(submission, found and found.declared, owner)
@@ -58,7 +70,12 @@ async def submit(parts: Parts, submission: Submission, raw: bytes = b"", *, subj
     if not _is_harmless(submission, raw, bytes_max // _GROWS):
         # Checked before it joins others: what is wrong with one job must not make its whole group begin anew.
         check_new_job(job)
-        encode(job.payload, bytes_max=bytes_max)
+        encoded = await aside(partial(encode, job.payload, bytes_max=bytes_max), size)
+        # The text alone waits for the database: a megabyte of {} is 25 MB of values.
+        submission.payload = Encoded(encoded)
+        job = job._replace(payload=submission.payload)
+        if end_turn is not None:
+            await end_turn()
     if not parts.names.knows(job, found and found.declared):
         refused = await parts.names.admit({0: job}, () if found else (job.type,))
         if refused is not None:
@@ -149,48 +166,67 @@ def _is_harmless(asked: Submission, raw: bytes, bytes_max: int) -> bool:
     )
 
 
-async def submit_many(parts: Parts, submissions: Sequence[Submission], *, subject: str) -> tuple[list[Enqueued], int]:
-    """All or none; and how many payloads could not be checked. `subject`: who submits them."""
+async def submit_many(
+    parts: Parts, submissions: AsyncIterator[tuple[Sequence[Submission], int]], *, subject: str
+) -> tuple[list[Enqueued], int]:
+    """All or none; and how many payloads could not be checked. `submissions`: some at a time, as they arrive, with
+    their size. What is wrong is said while the rest is still arriving. `subject`: who submits them."""
     quotas = parts.gate.quotas
     submitter = quotas.find(subject)
     if submitter is not None:
-        quotas.take(submitter, len(submissions))
+        quotas.take(submitter, 0)  # refused before it is read, if at all
     # One of each for all: jobs that differ in their payload alone are checked once (rows.py).
     owners = {named: quotas.owner(subject, named=named) for named in (False, True)}
     jobs: list[NewJob] = []
     unchecked = 0
     declared: list[Declared | None] = []
     asked_at = time.monotonic()
-    for n, submission in enumerate(submissions):
-        owner = owners[_is_named(submission)]
-        try:
-            found = parts.catalogue.known(submission.type)
-            if found is None:
-                found = await parts.catalogue.find(submission.type, asked_at=asked_at)
-            _check_attempts(submission, found)
+    async for group, size in submissions:
+        for submission in group:
+            owner = owners[_is_named(submission)]
             try:
-                checked = _check_payload(submission, found)
-            except InvalidPayload:
-                found, checked = await _check_again(parts, submission, owner, asked_at)
+                found, checked = await _checked(parts, submission, owner, size, asked_at)
+                job = new_job(submission, found and found.declared, owner)
+                if submitter is not None:
+                    check_job(submitter, job)
+            except InvalidJob as error:
+                raise _at(len(jobs), error) from None
             unchecked += not checked
-            job = new_job(submission, found and found.declared, owner)
-            if submitter is not None:
-                check_job(submitter, job)
-        except InvalidJob as error:
-            raise _at(n, error) from None
-        declared.append(found and found.declared)
-        jobs.append(job)
-        if n % _AT_ONCE == _AT_ONCE - 1:
-            await asyncio.sleep(0)  # others submit meanwhile
+            declared.append(found and found.declared)
+            jobs.append(job)
+    if submitter is not None:
+        quotas.take(submitter, len(jobs))
     await _admit_names(parts, jobs, declared)
     read_s = steady_s()
     try:
         stored = await _stored_many(parts, submitter, jobs)
     except RequestError as error:
-        raise _found(error, jobs, parts.config.store.payload_bytes_max) from None
+        raise _found(error, jobs) from None
     if len(jobs) <= few:
         cache_submitted(parts, zip(jobs, stored, strict=True), read_s=read_s)
     return stored, unchecked
+
+
+async def _checked(
+    parts: Parts, submission: Submission, owner: Owner | None, size: int, asked_at: float
+) -> tuple[SubmittableType | None, bool]:
+    """The type of one job of many, and whether its payload was checked. The payload becomes text: that alone waits for the
+    rest to arrive."""
+    found = parts.catalogue.known(submission.type)
+    if found is None:
+        found = await parts.catalogue.find(submission.type, asked_at=asked_at)
+    _check_attempts(submission, found)
+    try:
+        checked = _check_payload(submission, found)
+    except InvalidPayload:
+        found, checked = await _check_again(parts, submission, owner, asked_at)
+    bytes_max = parts.config.store.payload_bytes_max
+    if size > AT_ONCE_BYTES:
+        text = await aside(partial(encode, submission.payload, bytes_max=bytes_max), size)
+    else:
+        text = encode(submission.payload, bytes_max=bytes_max)
+    submission.payload = Encoded(text)
+    return found, checked
 
 
 async def _admit_names(parts: Parts, jobs: Sequence[NewJob], declared: Sequence[Declared | None]) -> None:
@@ -242,13 +278,12 @@ def _unsaid(asked: Submission) -> frozenset[str]:
 # Which of many. -----------------------------------------------------------------------------------------------------
 
 
-def _found(error: RequestError, jobs: Sequence[NewJob], bytes_max: int) -> RequestError:
+def _found(error: RequestError, jobs: Sequence[NewJob]) -> RequestError:
     """The same error, naming the job it is about, looked for only now that there is one."""
     if isinstance(error, InvalidJob):
         for n, job in enumerate(jobs):
             try:
                 check_new_job(job)
-                encode(job.payload, bytes_max=bytes_max)
             except InvalidJob as found:
                 return _at(n, found)
     for n, job in enumerate(jobs):

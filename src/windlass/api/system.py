@@ -4,7 +4,6 @@ Unlike the probes these need a scope, so they may name versions, hosts and setti
 """
 
 from dataclasses import fields
-from importlib.metadata import version
 from time import perf_counter
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from windlass.config import Config, redacted, variable
 from windlass.config.rules import Rule
 from windlass.errors import WindlassError
 from windlass.store.protocol import ClusterState
+from windlass.versions import installed_version
 from windlass.wire import Configuration, Health, HealthPart, SettingInEffect
 
 _HIDDEN: Final = "***"
@@ -23,7 +23,7 @@ async def health(call: Call) -> Health:
     ok = all(part.ok for part in parts)
     if (redis := call.parts.shortcuts.health()) is not None:
         parts.append(HealthPart(name="Redis", ok=redis == "ok", detail=redis))
-    return Health(ok=ok, version=version("windlass"), parts=parts)
+    return Health(ok=ok, version=installed_version() or "0", parts=parts)
 
 
 async def _database_parts(call: Call) -> list[HealthPart]:
@@ -86,7 +86,7 @@ def _shown(value: Any, rule: Rule) -> str:
     text = str(value)
     if not rule.secret:
         return text
-    return redacted(text) if "://" in text else _HIDDEN
+    return redacted(text) if rule.unit.endswith("URL") else _HIDDEN
 
 
 _TAG: Final = "cluster"

@@ -16,6 +16,7 @@ from windlass.api import (
     stream,
     submitters,
     system,
+    workers,
 )
 from windlass.api.endpoint import Endpoint
 
@@ -26,6 +27,7 @@ def table() -> list[Endpoint]:
         *actions.endpoints,
         *dead_letters.endpoints,
         *cluster.endpoints,
+        *workers.endpoints,
         *series.endpoints,
         *system.endpoints,
         *stream.endpoints,

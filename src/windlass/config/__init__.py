@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple, get_args
 from urllib.parse import urlsplit
 
+from windlass.config.hosts import own_hosts
 from windlass.config.redis_url import parse_redis_url
 from windlass.config.roles import (
     ApiConfig,
@@ -220,6 +221,10 @@ def _unreadable(config: Config) -> Iterator[str]:
         payload_keys(config.store.payload_keys)
     except ValueError as problem:
         yield f"{variable('payload_keys')}: {problem}"
+    try:
+        own_hosts(config.api.hosts)
+    except ValueError as problem:
+        yield f"{variable('hosts')}: {problem}"
     try:
         queue_weights(config.worker.queues)
     except ValueError as problem:

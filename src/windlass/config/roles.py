@@ -254,7 +254,9 @@ class ApiConfig:
     host: str = setting("127.0.0.1", "the address the API listens on", unit="address")
     port: int = setting(8080, "the port the API listens on; 0: any that is free", unit="port", least=0, most=65_535)
     hosts: str = setting(
-        "", "host names the API answers to, as a,b; empty: those of this machine on loopback, else all", unit="names"
+        "",
+        "hosts the API answers to, as a,https://b.example:8443; empty: those of this machine on loopback, else all",
+        unit="hosts",
     )
     base_path: str = setting(
         "",
@@ -300,6 +302,9 @@ class ApiConfig:
         10.0, "a connection must have sent its request's head within", unit="s", least=0.1, most=600
     )
     body_timeout_s: float = setting(30.0, "a request's body must have come within", unit="s", least=0.1, most=3600)
+    body_rate_min: int = setting(
+        4096, "what a request's body must bring, over every 5 s", unit="bytes/s", least=0, most=_mib
+    )
     connections_max: int = setting(
         1000, "open connections; more are answered 503", unit="connections", least=1, most=100_000
     )

@@ -41,6 +41,8 @@ _ENDS_IN_A_NUMBER: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?", re.
 # What a URL holds where two readers may see two hosts: \ as /, blanks and controls that one of them drops.
 _AMBIGUOUS: Final = re.compile(r"[\x00-\x20\x7f-\xa0\\\u2028\u2029]")
 _PORTS: Final = {"http": 80, "https": 443}
+_NOT_PUBLIC: Final = "is not on the public internet, and WINDLASS_EGRESS_ALLOW does not name it"
+_NOT_REACHED: Final = "does not resolve, or is not on the public internet and WINDLASS_EGRESS_ALLOW does not name it"
 # Ours, and only in the process's log: what a name means inside a network is not for whoever submitted the job.
 _log: Final = logging.getLogger("windlass.egress")
 
@@ -152,24 +154,41 @@ class Egress:
         return Target(parsed.scheme, host, port, parsed.raw_path or b"/")
 
     async def judged(self, host: str, port: int) -> list[Address]:
-        """The addresses of a host, all of which may be reached: one that may not refuses them all."""
+        """The addresses of a host, all of which may be reached: one that may not refuses them all.
+
+        A name that does not resolve and one that is not public are refused in the same words: told apart, they would
+        let whoever submits jobs find out which names there are inside. The log of the worker has the difference.
+        """
         said = literal(host)
-        try:
-            texts = [host] if said is not None else await self.resolve(host, port)
-            addresses = list(dict.fromkeys(plain(ip_address(text)) for text in texts))
-        except (OSError, UnicodeError) as error:  # UnicodeError: a label of more than 63 characters
-            raise Unreached(f"{host}: the name cannot be resolved ({type(error).__name__})") from None
-        except ValueError:
-            raise EgressRefused(f"{host}: resolves to what is no address") from None
-        for address in addresses:
-            if not self.may_reach(address):
-                _log.warning("%s is %s, which jobs may not reach; WINDLASS_EGRESS_ALLOW could allow it", host, address)
-                raise EgressRefused(
-                    f"{host}: is not on the public internet, and WINDLASS_EGRESS_ALLOW does not name it"
-                )
-        if not addresses:
-            raise Unreached(f"{host}: the name has no address")
+        if said is not None:
+            if not self.may_reach(plain(said)):
+                raise EgressRefused(f"{host}: {_NOT_PUBLIC}")
+            return [plain(said)]
+        addresses = await self._resolved(host, port)
+        inside = next((address for address in addresses if not self.may_reach(address)), None)
+        if inside is not None:
+            _log.warning("%s is %s, which jobs may not reach; WINDLASS_EGRESS_ALLOW could allow it", host, inside)
+        if inside is not None or not addresses:
+            raise EgressRefused(f"{host}: {_NOT_REACHED}")  # in one place: a traceback shows its line
         return addresses[:_addresses_max]
+
+    async def _resolved(self, host: str, port: int) -> list[Address]:
+        """The addresses of a name; none where it does not resolve. Raises Unreached where nobody could be asked."""
+        try:
+            texts = await self.resolve(host, port)
+            addresses = list(dict.fromkeys(plain(ip_address(text)) for text in texts))
+        except socket.gaierror as error:
+            if error.errno == socket.EAI_AGAIN:
+                raise Unreached(f"{host}: names cannot be resolved just now") from None
+            problem = error.strerror
+        except (OSError, ValueError) as error:  # UnicodeError is one: a label of more than 63 characters
+            problem = str(error) or type(error).__name__
+        else:
+            problem = "no address"
+            if addresses:
+                return addresses
+        _log.warning("%s, which a job names, does not resolve: %s", host, problem)
+        return []
 
     def may_reach(self, address: Address) -> bool:
         if is_within(address, self.allow):

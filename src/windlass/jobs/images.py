@@ -17,14 +17,17 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from windlass import AsyncContext, Fail
+from windlass import AsyncContext, Fail, Snooze
 from windlass.jobs.home import app, means
-from windlass.jobs.pixel_budget import reserved
+from windlass.jobs.pixel_budget import BudgetUsedUp, reserved
 
 Format = Literal["jpeg", "png", "webp", "gif"]
 Side = Annotated[int, Meta(ge=1, le=20_000, description="pixels")]
 Quality = Annotated[int, Meta(ge=1, le=100)]
 
+# How long a picture waits for its turn, in its first attempt and at most, before it frees its thread and comes back.
+_patience_s: Final = 0.5
+_patience_s_max: Final = 30.0
 _READ: Final = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 # All written in C. The one for packed BMPs is written in Python: a kilobyte kept it busy for 16 s.
 _DECODERS: Final = frozenset({"jpeg", "zip", "gif", "raw"})
@@ -66,9 +69,16 @@ async def resize_image(
         raise Fail("say width, height or both")
     data = await _fetched(source) if source[:8].lower().startswith(("http://", "https://")) else _uploaded(source)
     pixels_max = means().config.image_pixels_max
-    async with reserved(pixels_to_unpack(data, width, height, pixels_max), pixels_max):
-        # In a thread that hears of a stop, where the job does not run in a child: unpacking blocks.
-        (made,) = await ctx.map_chunks(lambda some: shrunk(some[0], width, height, format, quality, pixels_max), [data])
+    # The more often it came in vain the longer it waits: else a large picture never gets a turn among small ones.
+    patience_s = min(ctx.attempt * _patience_s, _patience_s_max)
+    try:
+        async with reserved(pixels_to_unpack(data, width, height, pixels_max), pixels_max, within_s=patience_s):
+            # In a thread that hears of a stop, where the job does not run in a child: unpacking blocks.
+            (made,) = await ctx.map_chunks(
+                lambda some: shrunk(some[0], width, height, format, quality, pixels_max), [data]
+            )
+    except BudgetUsedUp:
+        raise Snooze(patience_s) from None
     return {"image": base64.b64encode(made.pop("data")).decode(), **made}
 
 

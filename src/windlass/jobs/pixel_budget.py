@@ -3,6 +3,7 @@
 Each picture alone is bounded, but as many are unpacked as there are threads: four bombs of 54 KB took 2.9 GB together.
 The budget is a folder of files that are locked: a process that is killed lets go of its own at once. A picture takes its
 share of them and waits while too few are free. Only one collects at a time, so that two never wait for each other.
+Whoever waits holds a thread of its worker, so nobody waits for long: BudgetUsedUp tells the caller to come back.
 """
 
 import asyncio
@@ -24,15 +25,24 @@ _PAUSE_S: Final = 0.02
 _log: Final = logging.getLogger("windlass.pixel_budget")
 
 
+class BudgetUsedUp(Exception):
+    """Others unpack as much as may be unpacked at once."""
+
+
 @asynccontextmanager
-async def reserved(pixels: int, of: int) -> AsyncIterator[None]:
-    """Wait until this many pixels of the budget are free, and hold them for the length of the block."""
+async def reserved(pixels: int, of: int, *, within_s: float | None = None) -> AsyncIterator[None]:
+    """Wait until this many pixels of the budget are free, and hold them for the length of the block. Raises BudgetUsedUp
+    if they are not free `within_s` seconds."""
     folder = _folder() if pixels * _small > of else None
     if folder is None:
         yield
         return
     with ExitStack() as held:
-        await _collect(folder, min(_SHARES, math.ceil(pixels / of * _SHARES)), held)
+        try:
+            async with asyncio.timeout(within_s):
+                await _collect(folder, min(_SHARES, math.ceil(pixels / of * _SHARES)), held)
+        except TimeoutError:
+            raise BudgetUsedUp from None
         yield
 
 

@@ -39,7 +39,7 @@ RIGHTS: Final = {
     "attempt": Rights("s", "si", "sid"),
     "attempt_kept": Rights("s", "si", "sid"),
     "horizon": Rights("", "s", "s"),
-    "worker": Rights("s", "s", "siud"),
+    "worker": Rights("s", "su", "siud"),
     "idle": Rights("sud", "sud", "siud"),
     "step": Rights("", "", "sid"),
     "effect": Rights("", "sud", "siud"),

@@ -54,7 +54,11 @@ async def read(
         return SeriesData(start, step_s, count, named)
     points = _empty(count)
     histograms: dict[str, list[list[list[int]]]] = {name: [[] for _ in range(count)] for name in ("waited", "ran")}
-    for row in await postgres.fetch("series", row_s, step_s, queue, type_, start):
+    if queue is None and type_ is not None:
+        rows = await postgres.fetch("series_of_type", row_s, step_s, type_, start)
+    else:
+        rows = await postgres.fetch("series", row_s, step_s, queue or "", type_, start)
+    for row in rows:
         _add(points, row, count)
         if 0 <= row["n"] < count:
             for name, found in histograms.items():

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import asyncpg
 
-from windlass.errors import InvalidQuery, JobNotFound
+from windlass.errors import InvalidQuery, JobNotFound, WorkerNotFound
 from windlass.explanation import Explanation, ahead_max, explain
 from windlass.model import Attempt, Job, KnownType, Queue, Status, Worker, scoped_key
 from windlass.queue_names import serves
@@ -27,9 +27,10 @@ from windlass.store.protocol import (
     RunningLog,
     SeriesData,
     Summary,
+    WorkerThreads,
 )
 from windlass.store.series import read
-from windlass.store.shown import facts, submitter_use, to_error, to_job, to_queue
+from windlass.store.shown import facts, submitter_use, to_error, to_job, to_queue, to_thread_map
 from windlass.store.statements import in_schema
 
 _PLACES: Final = 1_000  # jobs one statement looks for
@@ -38,6 +39,8 @@ _FOLLOWED_S: Final = 10.0
 _SIZED: Final = 100  # dead letters whose size is looked at
 _ROW_BYTES: Final = 250  # of a row beside its long values, with its share of the indexes
 _LOOKED_AT_MAX: Final = 100_000
+_MAPPED_WORKERS: Final = 200
+_MAPPED_JOBS: Final = 4_096
 
 
 class Views:
@@ -203,7 +206,17 @@ class Views:
 
     async def workers(self) -> list[Worker]:
         """Every worker, the living first, then the dead that are not forgotten yet."""
-        return [Worker(**dict(row)) for row in await self._postgres.pinned("workers")]
+        return [Worker(**dict(row)) for row in await self._postgres.pinned("workers", None)]
+
+    async def worker(self, worker_id: UUID) -> Worker:
+        """One worker. Raises WorkerNotFound."""
+        for row in await self._postgres.pinned("workers", worker_id):
+            return Worker(**dict(row))
+        raise WorkerNotFound(worker_id)
+
+    async def thread_map(self) -> list[WorkerThreads]:
+        """Which jobs hold the threads of living workers."""
+        return to_thread_map(await self._postgres.pinned("thread_map", _MAPPED_WORKERS, _MAPPED_JOBS))
 
     async def ready(self) -> None:
         """Reach the database, and find its schema as this code needs it. Raises Unavailable, SchemaMismatch."""

@@ -46,7 +46,9 @@ class End:
     """How a worker ended. `crashed`: by itself. `begun`: what its threads were doing; None: nobody knows. `name`: what it was
     called, where that is known. `spent`: what it had begun died with it; not so if it was told to leave, or lost its lease with
     the database away. `clean`: it was told to stop, and did. `started`: what it had begun lately, also what had ended.
-    `held_up`: it was killed because a job did not stop, and its loop stood still: one of those begun holds it up, nobody knows which."""
+    `held_up`: it was killed because a job did not stop, and its loop stood still: one of those begun holds it up, nobody
+    knows which. `fault`: a part of it was broken, by a fault of Windlass or by a job, whose handler may have ended a moment
+    before."""
 
     worker_id: UUID
     crashed: bool
@@ -57,6 +59,13 @@ class End:
     clean: bool = False
     started: frozenset[tuple[UUID, int]] = frozenset()
     held_up: bool = False
+    fault: bool = False
+
+    @property
+    def charged(self) -> bool:
+        """Whether the starts that died with it count. Those that a fault of ours may have ended do not; a job that is to blame
+        for it is counted in the child that it runs in from then on."""
+        return (self.crashed and not self.fault) or self.spent
 
 
 def verdict(lease: Lease, end: End, now_s: float) -> Outcome:
@@ -67,7 +76,10 @@ def verdict(lease: Lease, end: End, now_s: float) -> Outcome:
     if entry is None:
         # Its handler had ended, and is not to blame; but nobody wrote down how, so it is a start that died. Or it had not begun.
         had_ended = (lease.job_id, lease.attempt) in end.started
-        return Lost(crashed=end.crashed, begun=False, spent=had_ended and (end.crashed or end.spent))
+        blamed = (
+            had_ended and end.fault and not lease.suspect
+        )  # a suspect was in a child, and did nothing to the worker
+        return Lost(crashed=end.crashed, begun=blamed, spent=had_ended and end.charged)
     why = _stopped_for(entry, end.culprit)
     # Its job row is out of sight for a moment while a partition is removed: then it goes back, and is timed out again.
     if why is Stop.TIMEOUT and lease.max_attempts is not None:
@@ -78,7 +90,7 @@ def verdict(lease: Lease, end: End, now_s: float) -> Outcome:
         return Released()
     # What ran in a child did not crash the worker or hold it up, but died with it.
     shared = entry.state is not State.ISOLATED
-    return Lost(crashed=end.crashed, begun=shared, spent=end.crashed or end.spent, isolated=shared and end.held_up)
+    return Lost(crashed=end.crashed, begun=shared, spent=end.charged, isolated=shared and end.held_up)
 
 
 def _stopped_for(entry: Begun, culprit: Culprit | None) -> Stop | None:

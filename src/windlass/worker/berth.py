@@ -17,12 +17,13 @@ from uuid import UUID, uuid4
 from windlass.clock import steady_s
 from windlass.config import Config, queue_weights
 from windlass.worker.aftermath import Culprit, End
-from windlass.worker.control import Control, Message, config_said
+from windlass.worker.control import EXIT_FAULT, Control, Message, config_said
 from windlass.worker.groups import Head, kill_groups
 from windlass.worker.processes import Child
-from windlass.worker.slots import Slots
+from windlass.worker.slots import Slots, State
 
 PROGRAM: Final = "windlass.worker.main"
+RELEASE_S: Final = 2.0  # what a worker has to give its jobs back in
 _LAST_WORDS_S: Final = 0.5
 _MUTE_S: Final = 5.0
 _SWEEP_S: Final = 2.0
@@ -89,9 +90,12 @@ class Berth:
         self.worn: str | None = None  # why it should make way for another, if it should
         self.retires = asyncio.Event()  # it finishes its jobs, and its successor starts beside it
         self.stopped_since_s: float | None = None  # when it was first seen stopped, as by SIGSTOP
-        self.reloads = False  # its successor is wanted at once: the source has changed
+        self.restarts = False  # its successor is wanted at once: the source has changed, or somebody has asked for it
+        self.ends_by_s: float | None = None  # when it must have ended that was told to give its jobs back
+        self.version: str | None = None  # of Windlass
         self.sources: dict[str, list[int]] = {}  # the source files of its app, if it says
-        self.had_begun = False  # jobs were under way when it ended
+        self.had_begun = False  # it ran jobs before it ended
+        self.crashed_by_job = False  # it crashed while jobs ran in it: they are suspects now
         self.cancels: dict[UUID, Asked] = {}
         self.silent = False  # its loop does not tick, and that was said
         self._control = control
@@ -171,11 +175,18 @@ class Berth:
         """Let it give back what it runs and go."""
         self.draining = self._told_to_go = True
         self.replace = replace
+        self.ends_by_s = steady_s() + RELEASE_S
         self._control.say("release")
+
+    def restart(self) -> None:
+        """Let it give back what it runs and make way for another, unless it was sent away for good."""
+        if self.ends_by_s is None:
+            self.restarts = True
+            self.release(replace=self.replace)
 
     def reload(self) -> None:
         """Let it finish what it runs, and make way for one with the new source; at once, if it runs nothing yet."""
-        self.reloads = True
+        self.restarts = True
         if self.lease_until_s is None:
             self.kill("its source files have changed")
         else:
@@ -245,11 +256,13 @@ class Berth:
         self._control.close()
         begun, started = tuple(self.slots.begun()), self.slots.started()
         self.slots.close()
-        self.had_begun = bool(begun)
+        self.had_begun = bool(started)
         crashed = self._crashed(code)
         spent = self.killed and not (self._told_to_go or self._left or self._is_lapsed)
         clean = (self._told_to_go or self._retired) and code == 0 and not self.killed and not crashed
-        end = End(self.id, crashed, begun, self._culprit, self.name, spent, clean, started, self._held_up)
+        fault = crashed and code == EXIT_FAULT
+        end = End(self.id, crashed, begun, self._culprit, self.name, spent, clean, started, self._held_up, fault)
+        self.crashed_by_job = crashed and any(one.state is not State.ISOLATED for one in begun)
         level = logging.ERROR if end.crashed else logging.INFO
         _log.log(level, "%s has ended %s, with %d jobs under way", self.name, _described(code), len(begun))
         return end

@@ -34,6 +34,7 @@ from windlass.telemetry import AttemptLog, current
 from windlass.unhandled import log_unhandled
 from windlass.worker.context import call
 from windlass.worker.control import config_heard
+from windlass.worker.copies import end_copies_at
 from windlass.worker.frames import (
     Begun,
     FromChild,
@@ -54,6 +55,7 @@ from windlass.worker.memory import MemoryLimit, explain
 from windlass.worker.parentage import die_with, leave_signals_to_parent
 from windlass.worker.registry import JobType
 from windlass.worker.run import Run, completed, encoded, outcome_of, unanswered
+from windlass.worker.run_loop import run_to_end, run_until_stopped
 
 T = TypeVar("T")
 
@@ -117,6 +119,7 @@ def load(start: Start) -> Loaded:
 
 def serve(channel: "Channel", loaded: Loaded) -> None:
     telemetry.capture_prints()
+    end_copies_at(run_until_stopped, _serve_one)
     with asyncio.Runner() as runner:
         if loaded.worker_starts:
             _start(channel, runner, loaded)
@@ -155,7 +158,6 @@ def _serve_one(
         run.log = log
         reach.begin(run)
         outcome = contextvars.copy_context().run(_attempt, run, reach, memory)
-        channel.leave_if_forked()
         reach.end(run)
         if run.undecided is not None and type(outcome) is Completed and not run.settled:
             outcome = unanswered(run)
@@ -220,11 +222,6 @@ class Channel:
             _log.critical("the channel to the worker is broken: %s", error)
             os._exit(1)
 
-    def leave_if_forked(self) -> None:
-        """A handler that forked and returned in both: the other one must not answer, nor run the next job."""
-        if os.getpid() != self._pid:
-            os._exit(0)
-
 
 class RelayedLog(AttemptLog):
     """Sends each line it keeps to the worker: what a job logged before it crashed its process is what is wanted most."""
@@ -277,7 +274,7 @@ class OwnReach:
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         # The loop runs only while somebody waits: one thread of a `def` handler at a time.
         with self._lock:
-            return self._loop.run_until_complete(work)
+            return run_to_end(self._loop, work)
 
     def progressed(self, run: Run) -> None:
         now_s = steady_s()

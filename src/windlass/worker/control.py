@@ -14,7 +14,8 @@ by the worker:
   spent    only stuck jobs are left: kill and replace me
   leave    problem: it ends itself on purpose; its jobs are not to blame; drains: it finishes them first
   bye      everything is settled or given back
-The end of the stream means that the other is gone: a worker exits at once.
+The end of the stream means that the other is gone: a worker exits at once. One that is broken may not be able to say anything,
+and exits with EXIT_FAULT.
 """
 
 import asyncio
@@ -28,6 +29,8 @@ from uuid import UUID
 
 from windlass.config import Config, LeaseConfig, PlacementConfig, RedisConfig, StoreConfig, WorkerConfig
 
+# A part of the worker has ended or failed that never should: by a fault of Windlass, or by what a handler did to it.
+EXIT_FAULT: Final = 70
 # Neither side may make the other hold more than this: a line with thousands of types fits many times over.
 _LINE_BYTES_MAX: Final = 4 * 1_048_576
 _log: Final = logging.getLogger(__name__)

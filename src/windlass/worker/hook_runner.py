@@ -18,6 +18,7 @@ from windlass.model import Status
 from windlass.telemetry import current
 from windlass.worker.hooks import Hook, JobEvent, log_hook_failure
 from windlass.worker.run import Run
+from windlass.worker.run_loop import create_own_task
 
 _LIMIT_S: Final = 60.0  # a hook that never returns must not keep its worker from ending
 _TOLD_EVERY: Final = 250
@@ -46,11 +47,12 @@ class HookRunner:
         self.backlog += 1
         if len(self._running) < self._width:
             # In a context of its own: what a hook leaves in it must not reach the settler.
-            task = asyncio.get_running_loop().create_task(self._work(), context=contextvars.Context())
+            task = create_own_task(asyncio.get_running_loop(), self.work(), context=contextvars.Context())
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
-    async def _work(self) -> None:
+    async def work(self) -> None:
+        """Call hooks until none are left."""
         while self._waiting:
             run, hooks, event = self._waiting.popleft()
             current.set(run)  # what a hook logs names the job

@@ -21,6 +21,7 @@ from windlass.telemetry import about, current
 from windlass.worker.context import Reach, call
 from windlass.worker.desk import Desk, Kind
 from windlass.worker.run import Run, Stopped, completed, format_frames, outcome_of, stopped, throw
+from windlass.worker.run_loop import create_own_task
 
 _log: Final = logging.getLogger(__name__)
 _TURNS: Final = 64  # jobs a lane runs before it lets the loop answer the database
@@ -47,6 +48,7 @@ class Lanes:
         self.parked: list[LoopLane] = []
         self.inbox: SimpleQueue[Run | None] = SimpleQueue()
         self.stirred: Callable[[], None] = lambda: None
+        self.failed: Callable[[BaseException], None] = lambda _: None
         self._loop = asyncio.get_running_loop()
         self._threads = 0
         self._idle_threads = 0
@@ -81,7 +83,7 @@ class Lanes:
         self.stirred()
 
     def spawn(self, work: Any, *, context: contextvars.Context | None = None) -> "asyncio.Task[None]":
-        task = self._loop.create_task(work, context=context)
+        task = create_own_task(self._loop, work, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._spawned_ended)
         return task
@@ -89,7 +91,7 @@ class Lanes:
     def _spawned_ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.critical("a lane has failed, which is a fault of ours", exc_info=error)
+            self.failed(error)
 
     def _to_thread(self, run: Run) -> None:
         with self._lock:
@@ -116,6 +118,11 @@ class Lanes:
         """End every thread that is idle, and the others after their job: for a worker whose process goes on without it."""
         for _ in range(self._threads):
             self.inbox.put(None)
+
+    def cancel(self) -> None:
+        """The worker has ended: what still runs on its loop must not be left pending."""
+        for task in self._tasks:
+            task.cancel()
 
     def thread_parks(self) -> None:
         with self._lock:
@@ -153,7 +160,7 @@ class LoopLane:
             self._given.set_result(run)
             self._given = None
         else:
-            self._task = self._lanes.spawn(self._work(run), context=contextvars.Context())
+            self._task = self._lanes.spawn(self.work(run), context=contextvars.Context())
 
     def throw(self, run: Run) -> None:
         if self._run is run and self._task is not None:
@@ -162,7 +169,7 @@ class LoopLane:
     def frames(self, run: Run) -> str:  # noqa: ARG002 - a task that is suspended shows only its outermost frame
         return ""
 
-    async def _work(self, run: Run | None) -> None:
+    async def work(self, run: Run | None) -> None:
         lanes, turns = self._lanes, 0
         current.set(run)
         size = len(contextvars.copy_context())
@@ -234,8 +241,15 @@ class ThreadLane:
             return "" if frame is None else format_frames(frame)
 
     def work(self) -> None:
-        lanes = self._lanes
         self._thread_id = threading.get_ident()
+        try:
+            self.run_jobs(self._lanes)
+        except BaseException as error:  # a run that nobody ends would stay running
+            self._lanes.failed(error)
+            raise
+
+    def run_jobs(self, lanes: Lanes) -> None:
+        """Run what the inbox holds until it says to end."""
         while (run := lanes.inbox.get()) is not None:
             while run is not None:
                 outcome = self._one(run)

@@ -20,8 +20,6 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-import uvloop
-
 from windlass import telemetry
 from windlass.bus.postgres import Listener, PostgresWaker
 from windlass.bus.protocol import ExecutionLocks, NoExecutionLocks
@@ -35,18 +33,22 @@ from windlass.store.store import Store, open_store
 from windlass.unhandled import log_unhandled
 from windlass.worker.claimer import Post
 from windlass.worker.control import Control, Message, config_heard
+from windlass.worker.copies import end_copies_at
+from windlass.worker.hook_runner import HookRunner
 from windlass.worker.hooks import start_worker, stop_worker
 from windlass.worker.isolation import Isolation
+from windlass.worker.lanes import LoopLane, ThreadLane
 from windlass.worker.loading import Apps, load_apps
 from windlass.worker.loop_watch import LoopWatch
 from windlass.worker.parentage import die_with, leave_signals_to_parent
 from windlass.worker.registry import JobType
+from windlass.worker.run_loop import run_to_end, run_until_stopped
 from windlass.worker.slots import Slots
 from windlass.worker.sources import imported_sources
 from windlass.worker.worker import Worker
+from windlass.worker.worker_loop import WorkerLoop
 
 EXIT_REFUSED: Final = 2
-EXIT_FAULT: Final = 70
 _LINGER_S: Final = 2.0
 # How soon the loop gets its turn among threads that compute: the claims and settlements of all wait for it.
 _SWITCH_S: Final = 0.001
@@ -59,8 +61,10 @@ def main() -> None:
     leave_signals_to_parent()
     signal.set_wakeup_fd(-1)
     sys.setswitchinterval(_SWITCH_S)
-    code = uvloop.run(serve(socket.socket(fileno=control_fd), Slots(slots_fd)))
-    _end_soon(code)
+    end_copies_at(run_until_stopped, LoopLane.work, ThreadLane.run_jobs, HookRunner.work)
+    with asyncio.Runner(loop_factory=WorkerLoop) as runner:
+        code = run_to_end(runner.get_loop(), serve(socket.socket(fileno=control_fd), Slots(slots_fd)))
+        _end_soon(code)
     logging.shutdown()
     sys.exit(code)
 
@@ -157,12 +161,7 @@ async def _serve_app(
         listener = Listener(config.store, names, worker.hear, presence=post.hand_key)
         await stack.enter_async_context(listener)
         gc.freeze()  # what is imported stays; to look through it for garbage takes 20 ms, in the middle of a job
-        try:
-            code = await worker.work()
-        except Exception:  # noqa: BLE001 - a fault of ours ends the process; its jobs are not to blame for it
-            _log.critical("this worker ends by a fault of Windlass", exc_info=True)
-            control.say("leave", problem="a fault of Windlass")
-            code = EXIT_FAULT
+        code = await worker.work()
         _end_soon(code, _LINGER_S + bool(app.worker_stops) * config.worker.stop_grace_s)
         await stop_worker(app.worker_stops)
         return code

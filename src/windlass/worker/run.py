@@ -139,7 +139,9 @@ def outcome_of(error: BaseException, run: Run) -> Outcome:
         run.exception = error
     try:
         return _outcome_of(error, run)
-    except Exception as problem:  # noqa: BLE001 - an error whose own code fails
+    except Stopped:  # thrown while the error was described
+        raise
+    except BaseException as problem:  # noqa: BLE001 - an error whose own code fails, by sys.exit() say
         return Failed(Error(type(error).__name__, f"it cannot be described: {type(problem).__name__}"))
 
 
@@ -231,7 +233,9 @@ def _is_between(frame: traceback.FrameSummary) -> bool:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as problem:  # noqa: BLE001 - a class of the handler's: its text must not cost the outcome
+    except Stopped:  # thrown meanwhile
+        raise
+    except BaseException as problem:  # noqa: BLE001 - a class of the handler's: its text must not cost the outcome
         return f"its text cannot be made: {qualified(problem)}"
 
 

@@ -24,6 +24,7 @@ from windlass.store.protocol import Claims, Receipt
 from windlass.telemetry import about
 from windlass.worker.hook_runner import HookRunner
 from windlass.worker.run import Run, encoded, qualified, unanswered
+from windlass.worker.run_loop import create_own_task
 
 _BATCH: Final = 250
 _PAUSE_S: Final = 0.05
@@ -85,7 +86,7 @@ class Settler:
     # Payloads with fields that our version does not know. -----------------------------------------------------------
 
     def _decide_soon(self, run: Run, failed: Failed, ended_s: float, fields: list[str]) -> None:
-        task = self._loop.create_task(self._decide(run, failed, ended_s, fields))
+        task = create_own_task(self._loop, self._decide(run, failed, ended_s, fields))
         self._deciding.add(task)
         task.add_done_callback(self._deciding.discard)
 

@@ -26,12 +26,13 @@ from windlass.store.protocol import Claims, Hints, Intention, Progress, channel
 from windlass.store.protocol.hand_over import handed
 from windlass.telemetry import about, log_of
 from windlass.worker.claimer import Claimer, Post
-from windlass.worker.control import Control
+from windlass.worker.control import EXIT_FAULT, Control
 from windlass.worker.desk import Desk
 from windlass.worker.hearing import Hearing
 from windlass.worker.hook_runner import HookRunner
 from windlass.worker.lanes import Children, Lanes
 from windlass.worker.run import Run, Stop
+from windlass.worker.run_loop import create_own_task
 from windlass.worker.settler import Settler
 from windlass.worker.slots import Slots
 from windlass.worker.watch import Watch
@@ -98,6 +99,7 @@ class Worker:
         self._claimer = Claimer(post, self.desk, slots, self._settler, claims, hints, config.worker, locks)
         self._claimer.begin = self._begin
         self._lanes.stirred = self._claimer.stir
+        self._lanes.failed = self._fail
         self._watch = Watch(self.desk, config.worker)
         self._hearing = Hearing(self.desk, self._claimer, slots, config)
         self._loop = asyncio.get_running_loop()
@@ -121,9 +123,9 @@ class Worker:
     async def work(self) -> int:
         """Until told to stop, or past saving."""
         tasks = [
-            asyncio.create_task(each, name=name)
+            create_own_task(self._loop, each, name=name)
             for name, each in {
-                "claim": self._claimer.work(),
+                "claim": self._claim(),
                 "settle": self._settler.work(),
                 "hear": self._hear(),
                 "tick": self._tick(),
@@ -131,17 +133,33 @@ class Worker:
                 "end": self._ended.wait(),
             }.items()
         ]
-        forever = [task for task in tasks if task.get_name() != "claim"]
         try:
-            done, _ = await asyncio.wait(forever, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                task.result()  # a fault of ours goes up, and ends the process
+                task.result()
+        except BaseException as error:
+            self._fail(error)
+            raise
         finally:
             for task in tasks:
                 task.cancel()
+            self._lanes.cancel()
             if self._hooks is not None:
                 self._hooks.close()
         return self._exit_code
+
+    async def _claim(self) -> None:
+        """Claim until told to drain. Then stay: a claimer that ends otherwise ends the worker, which would be deaf."""
+        await self._claimer.work()
+        await self._ended.wait()
+
+    def _fail(self, error: BaseException) -> None:
+        """A part of this worker has ended that never should. The process ends at once, before anything is cancelled: that would
+        clear the slots, and whatever job did this would do it again. From any thread."""
+        try:
+            _log.critical("a part of this worker has failed: it ends", exc_info=error)
+        finally:
+            self._die(EXIT_FAULT)
 
     # Told by the supervisor. ----------------------------------------------------------------------------------------
 

@@ -192,6 +192,24 @@ def fork() -> str:
 
 
 @app.job
+async def fork_and_wait() -> str:
+    """Return in both processes, after waiting in both."""
+    pid = os.fork()
+    await asyncio.sleep(0)
+    return "parent" if pid else "child"
+
+
+@app.job
+async def end_the_loop(how: str) -> str:
+    if how == "stop":
+        asyncio.get_running_loop().stop()
+    elif how == "exit":
+        asyncio.get_running_loop().call_soon(sys.exit, 5)
+    await asyncio.sleep(0.01)
+    return how
+
+
+@app.job
 def hoard(mib: int) -> int:
     _hoard.append(b"x" * (mib << 20))
     return os.getpid()

@@ -583,6 +583,20 @@ export interface SubmitterUse {
   quotas: QuotaUse[];
 }
 
+export interface ThreadMap {
+  workers: WorkerThreads[];
+}
+
+/** A job and how many threads it holds. `isolated`: it runs in a process of its own. `stuck`: it was to stop, and its handler does not. */
+export interface ThreadUse {
+  job_id: string;
+  type: string;
+  name: string | null;
+  threads: number;
+  state: "isolated" | "running" | "stuck";
+  started_at: string;
+}
+
 export interface Token {
   access_token: string;
   token_type: "Bearer";
@@ -603,7 +617,7 @@ export interface Users {
   users: User[];
 }
 
-/** One worker process. `stopped`: it left as it was told to; `dead`: it crashed, was killed, or lost its lease. */
+/** One worker process. `stopped`: it left as it was told to; `dead`: it crashed, was killed, or lost its lease. `jobs`: those it has claimed; `claimed` of them have not begun, and hold no thread yet. `version`: of Windlass. `memory_bytes`: of its process at the last heartbeat, without the processes of isolated jobs. */
 export interface Worker {
   id: string;
   name: string;
@@ -619,6 +633,17 @@ export interface Worker {
   renewed_at: string;
   died_at: string | null;
   reserved_for: string | null;
+  claimed?: number;
+  version?: string | null;
+  memory_bytes?: number | null;
+}
+
+/** What a living worker runs, in the order in which it was claimed. `claimed`: how many more jobs it has claimed and not begun. */
+export interface WorkerThreads {
+  id: string;
+  claimed: number;
+  memory_bytes: number | null;
+  running: ThreadUse[];
 }
 
 export interface Workers {

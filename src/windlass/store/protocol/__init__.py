@@ -7,7 +7,16 @@ from windlass.store.protocol.accounts import KEY, USER, Accounts, ApiKey, AuditE
 from windlass.store.protocol.callers import Intake
 from windlass.store.protocol.effects import EffectState, EffectWriter, Intention
 from windlass.store.protocol.hints import LATE_S, Ear, Hints, Pusher, broadcast_channel, channel
-from windlass.store.protocol.upkeep import Cause, LostLease, Rolled, Upkeep, WaitingForNewer, WideJob, WideQueues
+from windlass.store.protocol.upkeep import (
+    Cause,
+    Leaving,
+    LostLease,
+    Rolled,
+    Upkeep,
+    WaitingForNewer,
+    WideJob,
+    WideQueues,
+)
 from windlass.store.protocol.views import (
     Check,
     ClusterState,
@@ -21,7 +30,9 @@ from windlass.store.protocol.views import (
     RunningLog,
     SeriesData,
     Summary,
+    ThreadUse,
     Views,
+    WorkerThreads,
 )
 from windlass.store.protocol.workers import Ask, Claims, Progress, Receipt, Settled, merged
 
@@ -48,6 +59,7 @@ __all__ = [
     "Intake",
     "Intention",
     "JobQuery",
+    "Leaving",
     "LostLease",
     "Page",
     "Points",
@@ -59,12 +71,14 @@ __all__ = [
     "SeriesData",
     "Settled",
     "Summary",
+    "ThreadUse",
     "Upkeep",
     "User",
     "Views",
     "WaitingForNewer",
     "WideJob",
     "WideQueues",
+    "WorkerThreads",
     "broadcast_channel",
     "channel",
     "merged",

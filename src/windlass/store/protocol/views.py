@@ -14,6 +14,7 @@ from windlass.model import (
     Line,
     Queue,
     Status,
+    ThreadState,
     Worker,
 )
 
@@ -144,6 +145,28 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
+class ThreadUse:
+    """A job and the threads of its worker that it holds. `isolated`: in a process of its own. `stuck`: its handler does not stop."""
+
+    job_id: UUID
+    type: str
+    name: str | None
+    threads: int
+    state: ThreadState
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerThreads:
+    """What a living worker runs, in the order in which it claimed it. `claimed`: how many more jobs it has claimed and not begun."""
+
+    id: UUID
+    claimed: int
+    memory_bytes: int | None
+    running: list[ThreadUse]
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """What must never be seen: jobs in no table, in two, keys without a job, counts that differ from the rows."""
 
@@ -218,6 +241,13 @@ class Views(Protocol):
 
     async def workers(self) -> list[Worker]:
         """Every worker, the living first, then the dead that are not forgotten yet."""
+
+    async def worker(self, worker_id: UUID) -> Worker:
+        """One worker. Raises WorkerNotFound."""
+
+    async def thread_map(self) -> list[WorkerThreads]:
+        """Which jobs hold the threads of living workers: of the 200 oldest workers, and 4,096 jobs at most. A worker whose jobs
+        are beyond that is left out, or shown with some of them."""
 
     async def ready(self) -> None:
         """Reach the database, and find its schema as this code needs it. Raises Unavailable, SchemaMismatch."""
