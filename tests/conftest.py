@@ -24,11 +24,11 @@ TEMPLATE = "windlass_template"
 
 
 # Folders whose tests share what is costly to make, or look at what all of them did: one process runs them.
-_TOGETHER = {"contract", "plans"}
+_TOGETHER = {"contract", "dashboard", "plans"}
 
 
 # The slow ones first: a file that runs for a minute must not be the last, with the other processes idle.
-_FIRST = ("contract", "plans", "faults", "e2e", "api", "worker", "jobs", "testing", "unit")
+_FIRST = ("contract", "dashboard", "plans", "faults", "e2e", "api", "worker", "jobs", "testing", "unit")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

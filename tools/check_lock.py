@@ -16,10 +16,12 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = "requirements.lock"
+NODE_LOCK = "node.lock"  # of tools/: Node.js for the dashboard, where the machine has none
 
 # The files that could name a registry, each with the shape an address takes in it.
 ADDRESS = {
     LOCK: re.compile(r"://|^\s*--(extra-)?index-url|^\s*--find-links"),
+    NODE_LOCK: re.compile(r"://|^\s*--(extra-)?index-url|^\s*--find-links"),
     "pyproject.toml": re.compile(r"^\s*\[\[?tool\.(uv\.index|poetry\.source|pdm\.source)"),
     "package-lock.json": re.compile(r'"resolved"\s*:'),
     ".npmrc": re.compile(r"^\s*(@\S+:)?registry\s*="),
@@ -48,13 +50,19 @@ def required() -> Iterator[Requirement]:
     return (Requirement(line) for group in groups for line in group)
 
 
-def gaps() -> Iterator[str]:
-    versions: dict[str, str] = {}
-    for entry in re.split(r"\n(?=\S)", (ROOT / LOCK).read_text()):
+def pins(name: str) -> Iterator[tuple[str, str, str]]:
+    """The entries of a lock file: name, version and what is wrong with it."""
+    for entry in re.split(r"\n(?=\S)", (ROOT / name).read_text()):
         if not (pin := re.match(r"([\w.-]+)==([^\s;\\]+)", entry)) or "--hash=sha256:" not in entry:
-            yield f"{LOCK}: not a pinned and hashed package: {entry.splitlines()[0]}"
+            yield "", "", f"{name}: not a pinned and hashed package: {entry.splitlines()[0]}"
         else:
-            versions[canonicalize_name(pin[1])] = pin[2]
+            yield canonicalize_name(pin[1]), pin[2], ""
+
+
+def gaps() -> Iterator[str]:
+    locked, node = list(pins(LOCK)), list(pins(f"tools/{NODE_LOCK}"))
+    yield from (wrong for _, _, wrong in locked + node if wrong)
+    versions = {name: version for name, version, _ in locked}
     for requirement in required():
         version = versions.get(canonicalize_name(requirement.name))
         if version is None or not requirement.specifier.contains(version, prereleases=True):

@@ -13,6 +13,7 @@ WindlassError                      everything we raise
 │   ├── JobNotFound                404
 │   ├── UserNotFound               404
 │   ├── KeyNotFound                404  there is no such API key
+│   ├── WorkerNotFound             404  there is no such worker, or it was forgotten
 │   ├── MailNotFound               404  there is no such caught mail, or none is caught
 │   ├── NoSuchPath                 404  nothing is served there
 │   ├── WrongMethod                405  something is, but not in this way
@@ -175,6 +176,16 @@ class KeyNotFound(RequestError):
     def __init__(self, key_id: object) -> None:
         super().__init__(f"there is no API key {key_id}")
         self.key_id = key_id
+
+
+class WorkerNotFound(RequestError):
+    code = "worker_not_found"
+    http_status = 404
+    exit_code = 4
+
+    def __init__(self, worker_id: object) -> None:
+        super().__init__(f"there is no worker {worker_id}")
+        self.worker_id = worker_id
 
 
 class MailNotFound(RequestError):

@@ -94,7 +94,9 @@ class RetryPolicy(NamedTuple):
 TooWide = Literal["narrow", "wait", "fail"]
 IfUnknown = Literal["repeat", "skip", "ask"]  # what to do about an effect that may have happened
 Decision = Literal["done", "redo"]  # what a person says of one
+Leave = Literal["drain", "stop"]  # how a worker is asked to go: when its jobs are done, or at once
 IsolationMode = Literal["none", "process"]
+ThreadState = Literal["running", "isolated", "stuck"]  # of a job that holds threads
 
 
 class Owner(NamedTuple):
@@ -260,7 +262,8 @@ class KnownType:
 @dataclass(frozen=True, slots=True)
 class NewWorker:
     """One worker process as it registers. `id` is random per process start and never used again. `queues`: what it serves,
-    names and patterns (queue_names.py). `digests`: the version of each of its types (Declared.digest), in their order."""
+    names and patterns (queue_names.py). `digests`: the version of each of its types (Declared.digest), in their order.
+    `version`: of Windlass."""
 
     id: UUID
     name: str
@@ -269,12 +272,13 @@ class NewWorker:
     types: Sequence[str]
     supervisor_id: UUID | None = None
     digests: Sequence[str] | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One worker process as people see it. `stopped`: it left as it was told to; others that are not alive crashed, were killed,
-    or lost their lease."""
+    """One worker process as people see it. `jobs`: the leases it has; `claimed` of them have not begun. `stopped`: it left as it
+    was told to; others that are not alive crashed, were killed, or lost their lease."""
 
     id: UUID
     name: str
@@ -292,6 +296,9 @@ class Worker:
     reserved_for: UUID | None
     lost_threads: int = 0
     stopped: bool = False
+    claimed: int = 0
+    version: str | None = None
+    memory_bytes: int | None = None
 
     @property
     def alive(self) -> bool:

@@ -17,7 +17,7 @@ OPEN = {
     ("GET", "/livez"), ("GET", "/readyz"), ("GET", "/health"), ("GET", "/login"), ("POST", "/login"),
     ("POST", "/v1/auth/token"), ("POST", "/v1/auth/refresh"),
 }  # fmt: skip
-PAGES = re.compile(r"/|/docs(/.*)?|/openapi\.json|/favicon\.ico")  # they say what is there for everyone to install
+PAGES = re.compile(r"/|/(docs|ui)(/.*)?|/openapi\.json|/favicon\.ico")  # they say what is there for everyone to install
 GUARDED = [each for each in table() if (each.method, each.path) not in OPEN and not PAGES.fullmatch(each.path)]
 
 

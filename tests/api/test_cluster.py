@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import httpx2
 import pytest
 
 from tests.factory import Rig
-from windlass.model import Declared, NewJob, Status
+from windlass.model import Declared, NewJob, NewWorker, Status
 from windlass.store.store import Store
+
+_SOME = "0193b0a0-0000-7000-8000-000000000000"
 
 
 async def test_stats_count_every_job_in_the_status_it_is_shown_in(api: httpx2.AsyncClient, rig: Rig) -> None:
@@ -113,6 +116,54 @@ async def test_workers_tell_what_they_are_doing(api: httpx2.AsyncClient, rig: Ri
     assert told[1]["id"] == str(idle.id)
 
 
+async def test_the_thread_map_tells_which_job_holds_which_threads_and_what_is_only_claimed(
+    api: httpx2.AsyncClient, rig: Rig
+) -> None:
+    worker = await rig.worker(threads=4)
+    wide, *_ = [*await rig.enqueue(thread_demand=3, name="wide"), *await rig.enqueue(3)]
+    assert len(await worker.claim(4, budget=8)) == 4
+    (told,) = (await api.get("/v1/workers/threads")).json()["workers"]
+    assert (told["id"], told["claimed"], told["memory_bytes"]) == (str(worker.id), 2, None)
+    first, second = told["running"]
+    assert first.pop("started_at") <= second.pop("started_at")
+    assert first == {"job_id": str(wide), "type": "echo", "name": "wide", "threads": 3, "state": "running"}
+    assert (second["name"], second["threads"]) == (None, 1)
+    (listed,) = (await api.get("/v1/workers")).json()["workers"]
+    assert (listed["busy_threads"], listed["jobs"], listed["claimed"]) == (4, 4, 2)
+
+
+@pytest.mark.parametrize("verb", ["drain", "stop"])
+async def test_a_worker_is_asked_to_leave_and_the_audit_says_by_whom(
+    api: httpx2.AsyncClient, store: Store, verb: str
+) -> None:
+    new = NewWorker(uuid4(), "host-1", 4, ["default"], ["echo"], uuid4(), version="1.2.3")
+    await store.upkeep.register(new, lease_ttl_s=60)
+    for _ in range(2):  # may be repeated
+        answer = await api.post(f"/v1/workers/{new.id}/{verb}")
+        assert answer.status_code == 200
+        told = answer.json()
+        assert (told["id"], told["status"], told["version"]) == (str(new.id), "draining", "1.2.3")
+    for entry in (audit := await store.accounts.audit()):
+        assert (entry.actor, entry.action, entry.target) == ("tester", f"worker.{verb}", str(new.id))
+    assert len(audit) == 2
+
+
+@pytest.mark.parametrize("verb", ["drain", "stop"])
+async def test_what_cannot_be_asked_to_leave_is_told_and_nothing_is_noted(
+    api: httpx2.AsyncClient, store: Store, verb: str
+) -> None:
+    for unknown in (str(uuid4()), "host-1", "%00", "x" * 300):
+        answer = await api.post(f"/v1/workers/{unknown}/{verb}")
+        assert (answer.status_code, answer.json()["code"]) == (404, "worker_not_found")
+    gone = NewWorker(uuid4(), "host-1", 4, ["default"], ["echo"], uuid4())
+    await store.upkeep.register(gone, lease_ttl_s=60)
+    await store.upkeep.bury([gone.id], "left")
+    answer = await api.post(f"/v1/workers/{gone.id}/{verb}")
+    assert (answer.status_code, answer.json()["code"]) == (409, "not_possible")
+    assert "host-1 has ended" in answer.json()["detail"]
+    assert await store.accounts.audit() == []
+
+
 async def test_types_tell_their_defaults_their_schema_and_whether_anyone_runs_them(
     api: httpx2.AsyncClient, rig: Rig, store: Store
 ) -> None:
@@ -133,7 +184,7 @@ async def test_types_tell_their_defaults_their_schema_and_whether_anyone_runs_th
 
 
 @pytest.mark.parametrize(
-    "path", ["stats", "queues", "workers", "types", "events", "dead-letters", "dead-letters/groups"]
+    "path", ["stats", "queues", "workers", "workers/threads", "types", "events", "dead-letters", "dead-letters/groups"]
 )
 async def test_nobody_looks_without_the_scope_to_read(
     http: httpx2.AsyncClient, as_scope: Callable[..., httpx2.AsyncClient], path: str
@@ -143,7 +194,16 @@ async def test_nobody_looks_without_the_scope_to_read(
         assert (await submitter.get(f"/v1/{path}")).status_code == 403
 
 
-@pytest.mark.parametrize("path", ["queues/default/pause", "queues/default/resume", "dead-letters/replay"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "queues/default/pause",
+        "queues/default/resume",
+        "dead-letters/replay",
+        f"workers/{_SOME}/drain",
+        f"workers/{_SOME}/stop",
+    ],
+)
 async def test_nobody_operates_without_the_scope_for_it(
     http: httpx2.AsyncClient, as_scope: Callable[..., httpx2.AsyncClient], store: Store, path: str
 ) -> None:

@@ -216,7 +216,7 @@ async def test_ages_and_renewals_alone_are_no_news(rig: Rig, store: Store) -> No
     (queue,) = await store.views.queues()
     (worker,) = await store.views.workers()
     older = replace(queue, oldest_age_s=(queue.oldest_age_s or 0) + 60)
-    renewed = replace(worker, renewed_at=worker.renewed_at.replace(year=2100), lease_left_s=99)
+    renewed = replace(worker, renewed_at=worker.renewed_at.replace(year=2100), lease_left_s=99, memory_bytes=7)
     assert queues_fact([older]).mark == queues_fact([queue]).mark
     assert workers_fact([renewed]).mark == workers_fact([worker]).mark
     assert queues_fact([replace(queue, paused=True)]).mark != queues_fact([queue]).mark

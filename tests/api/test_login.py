@@ -55,7 +55,7 @@ async def test_a_link_is_good_once(http: Client, code: str) -> None:
 
 async def test_the_cookie_is_for_the_browser_alone(http: Client, code: str) -> None:
     answer = await enter(http, code=code)
-    assert answer.headers["location"] == "/docs"
+    assert answer.headers["location"] == "/ui/"
     said = answer.headers["set-cookie"].lower()
     assert said.startswith("windlass_session=")
     assert {"httponly", "samesite=strict", "path=/"} <= {part.strip() for part in said.split(";")}

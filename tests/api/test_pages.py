@@ -82,12 +82,18 @@ async def test_the_description_names_every_endpoint_with_its_scope(http: httpx2.
     assert "/docs" not in told["paths"]
 
 
-async def test_the_front_leads_browsers_to_the_docs_and_tells_programs_where_things_are(
+async def test_the_front_leads_browsers_to_the_dashboard_and_tells_programs_where_things_are(
     http: httpx2.AsyncClient,
 ) -> None:
     browser = await http.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
-    assert (browser.status_code, browser.headers["location"]) == (307, "/docs")
+    assert (browser.status_code, browser.headers["location"]) == (307, "/ui/")
     told = (await http.get("/")).json()
-    assert told == {"api": "/v1", "docs": "/docs", "openapi": "/openapi.json", "probes": ["/livez", "/readyz"]}
+    assert told == {
+        "api": "/v1",
+        "dashboard": "/ui",
+        "docs": "/docs",
+        "openapi": "/openapi.json",
+        "probes": ["/livez", "/readyz"],
+    }
     for path in (told["docs"], told["openapi"], told["probes"][0]):
         assert (await http.get(path)).status_code == 200

@@ -134,7 +134,7 @@ async def test_nothing_but_probes_pages_and_the_login_is_open(http: Client) -> N
     for endpoint in table():
         path = endpoint.path.replace("{id}", "01890000-0000-7000-8000-000000000000").replace("{name}", "x")
         if endpoint.scope is None:
-            known = path.startswith(("/v1/auth/", "/login", "/docs")) or path in {
+            known = path.startswith(("/v1/auth/", "/login", "/docs", "/ui")) or path in {
                 "/",
                 "/livez",
                 "/readyz",

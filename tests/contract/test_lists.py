@@ -213,3 +213,50 @@ async def test_a_job_that_ends_while_it_is_looked_for_is_found(rig: Rig, store: 
 
     page = await _Meanwhile(store, ends).jobs(JobQuery(type="echo"))
     assert [job.id for job in page.jobs] == [job_id]
+
+
+# Searching. -----------------------------------------------------------------------------------------------------------
+
+
+async def found(rig: Rig, **query: Any) -> set[UUID]:
+    return {job.id for job in await listed(rig.store, JobQuery(**query))}
+
+
+async def test_a_text_is_found_in_names_and_errors_literally(rig: Rig) -> None:
+    named = [await rig.job(status, name="Monthly 50%_off report") for status in Status]
+    failed = await rig.job(Status.FAILED)
+    assert await found(rig, text="50%_OFF") == set(named)
+    assert await found(rig, text="valueerr") == {failed, named[list(Status).index(Status.FAILED)]}
+    assert await found(rig, text="50__off") == set()
+    assert await found(rig, text="'; drop table windlass.job; --") == set()
+
+
+async def test_the_beginning_of_an_id_finds_its_job(rig: Rig) -> None:
+    job_id = await rig.job(Status.COMPLETED)
+    await rig.job(Status.COMPLETED, id=Ids(lambda: rig.store.postgres.now_ms() - 3_600_000).make(1)[0])
+    for length in (8, 13, 20, 36):
+        assert await found(rig, text=str(job_id)[:length]) == {job_id}
+    assert await found(rig, text=job_id.hex.upper()) == {job_id}
+
+
+async def test_jobs_are_found_by_the_worker_that_has_or_had_them(rig: Rig) -> None:
+    await rig.enqueue(3)
+    worker = await rig.worker(threads=2)
+    done, running = await worker.claim()
+    await worker.settle(done, Completed())
+    name = f"test-{worker.id}"
+    assert await found(rig, worker=name) == {done.job_id, running.job_id}
+    assert await found(rig, worker=name, statuses=[Status.RUNNING]) == {running.job_id}
+    assert await found(rig, worker="nobody") == set()
+
+
+async def test_jobs_are_found_by_when_they_finished(rig: Rig) -> None:
+    ids = [await rig.job(status) for status in (Status.COMPLETED, Status.FAILED, Status.READY)]
+    first, second = [(await rig.store.views.job(job_id)).finished_at for job_id in ids[:2]]
+    assert first is not None
+    assert second is not None
+    assert await found(rig, finished_after=first) == set(ids[:2])
+    assert await found(rig, finished_after=first, finished_before=second) == {ids[0]}
+    assert await found(rig, finished_before=first) == set()
+    with pytest.raises(InvalidQuery, match="finished_after"):
+        await found(rig, finished_after=datetime(2026, 1, 1))  # noqa: DTZ001

@@ -242,3 +242,15 @@ async def test_a_replayed_dead_letter_shows_why_it_failed_before(rig: Rig, store
     job = await store.views.job(job_id)
     assert (job.error, job.started_at, job.failures) == (before.error, before.started_at, 0)
     assert job.updated_at == job.ready_at
+
+
+async def test_the_state_of_the_cluster_names_its_leader_and_counts_the_living(rig: Rig) -> None:
+    nobody = await rig.store.views.cluster_state()
+    assert (nobody.leader, nobody.workers, nobody.threads) == (None, 0, 0)
+    assert nobody.postgres
+    assert 0 < nobody.connections <= nobody.connections_max
+    holder = uuid4()
+    await rig.store.upkeep.take_term(holder, ttl_s=60)
+    await rig.worker(threads=3)
+    state = await rig.store.views.cluster_state()
+    assert (state.leader, state.workers, state.threads) == (holder, 1, 3)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -160,12 +161,29 @@ def test_nothing_is_acted_on_unless_it_is_said_which(windlass: Cluster) -> None:
     assert "not both" in windlass.refused("jobs", "cancel", NOBODY, "--type", "default").stderr
 
 
+def test_a_worker_is_stopped_by_its_name_or_the_beginning_of_its_id_and_another_takes_its_place(
+    windlass: Cluster,
+) -> None:
+    def another(than: dict[str, Any]) -> Any:
+        found = windlass.json("workers", "list")["workers"]
+        return len(found) == 1 and found[0]["id"] != than["id"] and found[0]
+
+    (first,) = windlass.json("workers", "list")["workers"]
+    assert windlass("workers", "stop", first["name"]).stdout == f"{first['name']} gives its jobs back and is replaced\n"
+    second = eventually(lambda: another(first))
+    assert windlass.json("workers", "stop", second["id"][:8])["id"] == second["id"]
+    eventually(lambda: another(second))
+    assert "has ended" in windlass.refused("workers", "drain", first["id"]).stderr
+    assert "there is no worker 'nobody'" in windlass.refused("workers", "drain", "nobody").stderr
+
+
 def test_queues_workers_and_types_are_shown(windlass: Cluster) -> None:
     assert windlass("queues", "pause", "quiet").stdout == "quiet is paused\n"
     assert [each["paused"] for each in windlass.json("queues", "list")["queues"] if each["name"] == "quiet"] == [True]
     assert "paused" in windlass("queues", "list").stdout
     assert windlass.json("queues", "resume", "quiet") == {"queue": "quiet", "paused": False}
-    assert [each["threads"] for each in windlass.json("workers", "list")["workers"]] == [4]
+    (worker,) = windlass.json("workers", "list")["workers"]
+    assert (worker["threads"], worker["version"]) == (4, version("windlass"))
     eventually(lambda: "0/4" in windlass("workers", "list").stdout)  # what other tests have submitted is done
     types = windlass.json("types", "list")["types"]
     assert {"email", "webhook", "resize_image"} <= {each["name"] for each in types}

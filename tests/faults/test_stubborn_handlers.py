@@ -161,7 +161,10 @@ async def _threads_are_back(store: Store, here: Node, job: Job, neighbours: list
     is as before."""
     for one in neighbours:
         neighbour = await _finishes(store, one)
-        assert (neighbour.status, neighbour.failures) == (Status.COMPLETED, 0)
+        assert neighbour.status is Status.COMPLETED
+        assert (
+            neighbour.failures <= 1
+        )  # one that was claimed with the stubborn job has begun by then, and dies with its worker
     await _whole(store)
     ours = [entry for entry in entries(here.ledger) if entry.job_id == job.id]
     assert not [entry for entry in ours if entry.what == "overlap"]

@@ -26,6 +26,9 @@ TYPES_DECLARED: Final = 500
 USERS: Final = 5_000
 SPENT: Final = 20_000  # half of them past their time
 NOTED: Final = 50_000
+PAIRS: Final = 20  # of queue and type, in each step of the rollups
+MINUTES: Final = 2 * 24 * 60
+HOURS: Final = 60 * 24
 
 QUEUES: Final = ("bulk", "default", "mail", "media")
 TYPES: Final = ("email", "export", "rare", "report", "resize", "sync")
@@ -148,6 +151,12 @@ insert into windlass.spent
 select 'token ' || n, now() + make_interval(secs => n - {SPENT} / 2 - 3600) from generate_series(1, {SPENT}) n;
 insert into windlass.audit (at, actor, action, target, detail)
 select now(), 'ann', 'cancel', 'job ' || n, '{{"reason": "no"}}' from generate_series(1, {NOTED}) n;
+insert into windlass.rollup (step_s, at, queue, type, completed, failed, cancelled, retried, waited, ran)
+select s.step_s, to_timestamp(floor(extract(epoch from now()) / s.step_s) * s.step_s - n * s.step_s),
+  case when p = 0 then '' else 'queue ' || p % 5 end, case when p = 0 then '' else 'type ' || p end, 10, 1, 0, 2,
+  array_fill(1::bigint, array[32]), array_fill(1::bigint, array[32])
+from (values (60, {MINUTES}), (3600, {HOURS})) as s (step_s, steps)
+cross join lateral generate_series(0, s.steps - 1) n cross join generate_series(0, {PAIRS}) p;
 drop table plan, crew cascade;
 """
 

@@ -40,9 +40,22 @@ async def test_queues(probe: Probe) -> None:
 
 
 async def test_workers(probe: Probe) -> None:
-    seen = await probe.best(lambda store: store.views.workers())
+    # The jobs of each worker are sorted, 200 at a time.
+    seen = await probe.best(lambda store: store.views.workers(), most_sorted=5_000)
     assert seen.buffers < 8_000
     assert await probe.quickest_ms(lambda store: store.views.workers()) < 20
+
+
+async def test_the_thread_map(probe: Probe) -> None:
+    """200 workers and their running jobs, each job looked up by key in one partition."""
+    seen = await probe.best(lambda store: store.views.thread_map(), most_sorted=5_000)
+    took_ms = await probe.quickest_ms(lambda store: store.views.thread_map())
+    print(f"thread map: {seen.buffers} buffers, {seen.visited} rows visited, {took_ms:.1f} ms")
+    (plan,) = seen
+    assert plan.scanned() == []
+    assert len(plan.touched("job")) <= 2
+    assert seen.buffers < 60_000
+    assert took_ms < 60
 
 
 @pytest.mark.parametrize("where", ["ready", "scheduled", "held", "finished", "kept"])

@@ -46,6 +46,7 @@ CODES = {
     "JobNotFound": ("job_not_found", 404, 4, False),
     "UserNotFound": ("user_not_found", 404, 4, False),
     "KeyNotFound": ("key_not_found", 404, 4, False),
+    "WorkerNotFound": ("worker_not_found", 404, 4, False),
     "MailNotFound": ("mail_not_found", 404, 4, False),
     "NoSuchPath": ("no_such_path", 404, 4, False),
     "WrongMethod": ("wrong_method", 405, 2, False),

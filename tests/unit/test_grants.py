@@ -12,12 +12,25 @@ from windlass.store.statements import _ROOT, _parse
 
 # The statements of each kind, by file; and those of a file that another kind sends.
 FILES: dict[Kind, set[str]] = {
-    "api": {"accounts", "intake", "hints", "views", "explain", "identity", "names", "quotas"},
-    "worker": {"claims", "effects", "workers", "upkeep", "wide", "hints", "intake", "identity", "names", "quotas"},
+    "api": {"accounts", "intake", "hints", "views", "explain", "identity", "names", "quotas", "rollups"},
+    "worker": {
+        "claims",
+        "effects",
+        "workers",
+        "upkeep",
+        "wide",
+        "hints",
+        "intake",
+        "identity",
+        "names",
+        "quotas",
+        "rollups",
+    },
     "owner": {"partitions", "rights", "testing"},
 }
 OF_WORKERS = {
     *("sweep_spent", "sweep_revoked", "rest", "leave"),
+    *("record_rollups", "fold_rollups", "expire_rollups"),
     *("note_used_names", "forget_names", "forget_queues", "old_tags", "forget_tags"),
 }
 OF_OPERATORS = {"cancel", "retry", "discard", "run_now", "set_paused", "decide", "lock_undecided", "charge"}

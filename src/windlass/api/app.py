@@ -22,6 +22,7 @@ from windlass.api.access import AccessLog, request_id
 from windlass.api.aside import AT_ONCE_BYTES, aside
 from windlass.api.bodies import BodyBudget, Gone, HeldBody, Turns, pieces_of, read_body
 from windlass.api.catalogue import Catalogue
+from windlass.api.dashboard import checked_base_path
 from windlass.api.endpoint import Answer, Call, Endpoint
 from windlass.api.events import Events
 from windlass.api.gate import Gate
@@ -49,7 +50,6 @@ _JSON: Final = (b"content-type", b"application/json")
 _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 _BODILESS: Final = frozenset({204, 304})
 _OPEN_BYTES_MAX: Final = 16_384
-_LOG_IN: Final = {"location": "/login", "vary": "accept"}
 _BOUNDED: Final = frozenset({"submit", "read"})  # the scopes of calls with a time limit
 _AROUND_PAYLOAD_BYTES: Final = 65_536
 _HUNG_UP: Final = 499  # in the log alone: nobody was there to be answered
@@ -152,6 +152,7 @@ class Api:
         self._cors = Cors(parts.config.api)
         self._budget = BodyBudget(2 * max(parts.config.api.bulk_bytes_max, parts.config.api.body_bytes_max))
         self._turns = Turns()
+        self._base = checked_base_path(parts.config.api)
         self._within_s = parts.config.store.request_timeout_s
         self._logs_access = parts.config.api.access_log == "on"
 
@@ -197,7 +198,7 @@ class Api:
 
     async def _answer(self, exchange: _Exchange) -> Answer | Response:
         scope = exchange.scope
-        method, path, raw_path = scope["method"], scope["path"], scope.get("raw_path")
+        method, (path, raw_path) = scope["method"], self._own_path(scope["path"], scope.get("raw_path"))
         check_once(scope["headers"], exchange.headers)
         self._hosts.check(exchange.headers)
         if method == "OPTIONS":
@@ -209,7 +210,8 @@ class Api:
             actor = ANONYMOUS if endpoint.scope is None else self._parts.gate.admit(request, endpoint.scope)
         except Unauthorized:
             if endpoint.media.startswith("text/html") and b"text/html" in exchange.headers.get(b"accept", b""):
-                return Answer(None, 303, _LOG_IN)  # a person who follows a link to a page can do nothing with a problem
+                # A person who follows a link to a page can do nothing with a problem.
+                return Answer(None, 303, {"location": f"{self._base}/login", "vary": "accept"})
             raise
         exchange.actor = actor.subject
         call = Call(request, self._parts, actor, exchange.request_id, values, exchange.headers)
@@ -221,6 +223,13 @@ class Api:
         if isinstance(told, (Answer, Response)):
             return told
         return Answer(told, bound.status)
+
+    def _own_path(self, path: str, raw_path: bytes | None) -> tuple[str, bytes | None]:
+        """The path without the prefix that a proxy may have passed on."""
+        if not self._base or not f"{path}/".startswith(f"{self._base}/"):
+            return path, raw_path
+        own_raw = raw_path and raw_path.removeprefix(self._base.encode())
+        return path[len(self._base) :] or "/", own_raw or None
 
     async def _handled(self, bound: _Bound, call: Call, exchange: _Exchange) -> Answer | Told | Response | None:
         """What the handler tells, with the body read: whole before, or by the handler as it arrives."""

@@ -1,13 +1,13 @@
-"""The cluster: exact counts, queues with pause and resume, workers, declared types."""
+"""The cluster: exact counts, queues with pause and resume, declared types."""
 
 from typing import Final
 
 from msgspec import Raw
 
-from windlass.api.cluster_shapes import lines_max, paged, queue_told, queues_told, stats_told, workers_told
+from windlass.api.cluster_shapes import lines_max, paged, queue_told, queues_told, stats_told
 from windlass.api.endpoint import Call, Endpoint
 from windlass.model import KnownType, RetryPolicy
-from windlass.wire import JobType, JobTypes, Page, Queue, Queues, Retry, Stats, Workers
+from windlass.wire import JobType, JobTypes, Page, Queue, Queues, Retry, Stats
 
 
 async def stats(call: Call) -> Stats:
@@ -21,10 +21,6 @@ async def queues(call: Call) -> Queues:
     page: Page = call.query
     found = await call.parts.views.queues(after=page.cursor or "", limit=page.limit + 1)
     return queues_told(found, page.limit)
-
-
-async def workers(call: Call) -> Workers:
-    return workers_told(await call.parts.views.workers(), call.query)
 
 
 async def types(call: Call) -> JobTypes:
@@ -103,14 +99,6 @@ endpoints: Final = [
         tag=_TAG,
         answers={200: Queue},
         audit="queue.resume",
-    ),
-    Endpoint(
-        *("GET", "/v1/workers", "read", workers),
-        summary="List workers",
-        description="The living first, with what each runs now; then, for a day, those that have `stopped` as they were told and those that are `dead`.",
-        tag=_TAG,
-        query=Page,
-        answers={200: Workers},
     ),
     Endpoint(
         *("GET", "/v1/types", "read", types),

@@ -5,10 +5,11 @@ from heapq import nsmallest
 from typing import Final, TypeVar
 
 from windlass.model import Queue, Status, Worker
-from windlass.store.protocol import DeadLetterSize, Summary
-from windlass.wire import DeadLetterTotals, Line, Page, Queues, Stats, Workers, WorkerStatus
+from windlass.store.protocol import DeadLetterSize, Summary, WorkerThreads
+from windlass.wire import DeadLetterTotals, Line, Page, Queues, Stats, ThreadMap, ThreadUse, Workers, WorkerStatus
 from windlass.wire import Queue as QueueTold
 from windlass.wire import Worker as WorkerTold
+from windlass.wire import WorkerThreads as WorkerThreadsTold
 
 T = TypeVar("T")
 
@@ -91,6 +92,32 @@ def worker_told(worker: Worker) -> WorkerTold:
         renewed_at=worker.renewed_at,
         died_at=worker.died_at,
         reserved_for=worker.reserved_for,
+        claimed=worker.claimed,
+        version=worker.version,
+        memory_bytes=worker.memory_bytes,
+    )
+
+
+def thread_map_told(workers: Iterable[WorkerThreads]) -> ThreadMap:
+    return ThreadMap(workers=[_threads_told(worker) for worker in workers])
+
+
+def _threads_told(worker: WorkerThreads) -> WorkerThreadsTold:
+    return WorkerThreadsTold(
+        id=worker.id,
+        claimed=worker.claimed,
+        memory_bytes=worker.memory_bytes,
+        running=[
+            ThreadUse(
+                job_id=use.job_id,
+                type=use.type,
+                name=use.name,
+                threads=use.threads,
+                state=use.state,
+                started_at=use.started_at,
+            )
+            for use in worker.running
+        ],
     )
 
 

@@ -257,9 +257,11 @@ def queues_fact(queues: Sequence[Queue]) -> Fact:
 
 
 def workers_fact(workers: Sequence[Worker]) -> Fact:
-    """A renewed lease is no news; one that is no longer renewed shows in the status."""
+    """A renewed lease is no news, nor is the memory that comes with it; one that is no longer renewed shows in the status."""
     told = workers_told(workers)
-    ageless = [msgspec.structs.replace(worker, renewed_at=worker.started_at) for worker in told.workers]
+    ageless = [
+        msgspec.structs.replace(worker, renewed_at=worker.started_at, memory_bytes=None) for worker in told.workers
+    ]
     return _fact(told, msgspec.structs.replace(told, workers=ageless))
 
 

@@ -144,6 +144,10 @@ def query_of(
         created_before=wanted.created_before,
         cursor=cursor,
         limit=limit,
+        finished_after=wanted.finished_after,
+        finished_before=wanted.finished_before,
         fingerprint=wanted.fingerprint,
+        worker=wanted.worker,
+        text=wanted.text,
         reason=wanted.reason if isinstance(wanted, Filter) else None,
     )

@@ -7,6 +7,7 @@ only look. The page runs no script.
 import base64
 import hashlib
 import html
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
@@ -25,7 +26,11 @@ from windlass.wire import Asked
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _form_bytes_max: Final = 16 * 1024
-_AFTER: Final = "/docs"
+_DASHBOARD: Final = "/ui/"
+# Where a login may lead: to a screen of ours, with its filters. Never to `//elsewhere`, which is another host, nor out
+# of /ui by `..`.
+_NOT_UP: Final = r"(?!.*/(?:\.|%2[eE]){1,2}(?:[/?]|$))"
+_SCREEN: Final = re.compile(_NOT_UP + r"/ui(?:/[A-Za-z0-9_.~%:-]+)*/?(?:\?[A-Za-z0-9_.~%:&=+,@/!*'()-]*)?")
 _PAGE: Final = Template((Path(__file__).parent / "static" / "login.html").read_text(encoding="utf-8"))
 _STYLE: Final = _PAGE.template.split("<style>")[1].split("</style>")[0]
 _DIGEST: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -38,41 +43,49 @@ _HEADERS: Final = {
     "x-frame-options": "DENY",
 }
 _NAME_FIELDS: Final = (
-    '<label>Name <input name="username" autocomplete="username" required autofocus></label>'
-    '<label>Password <input name="password" type="password" autocomplete="current-password" required></label>'
+    '<label>Name <input name="username" autocomplete="username" autofocus></label>'
+    '<label>Password <input name="password" type="password" autocomplete="current-password"></label>'
+    "<details><summary>Use an API key instead</summary>"
+    '<label>API key <input name="api_key" type="password" autocomplete="off"></label></details>'
     "<p>Or open the link that <code>windlass login</code> prints.</p>"
 )
 
 
-class Code(Asked):
+class LoginQuery(Asked):
+    """`code`: of a login link. `next`: the screen that was asked for."""
+
     code: Annotated[str, Meta(max_length=4096)] | None = None
+    next: Annotated[str, Meta(max_length=2048)] | None = None
 
 
 async def page(call: Call) -> Response:
     if call.parts.gate.is_open:
-        return RedirectResponse(_AFTER, 303)
-    return _page(call.query.code)
+        return RedirectResponse(_screen(call, call.query.next), 303)
+    return _page(call, call.query.code, call.query.next)
 
 
 async def enter(call: Call) -> Response:
     """Spend a code, or check a password; then a cookie. What is wrong is told on the page, and always the same."""
     gate = call.parts.gate
     if gate.is_open:
-        return RedirectResponse(_AFTER, 303)
+        return RedirectResponse(_screen(call, None), 303)
     gate.check_signs()
     gate.check_own_page(call.request)
     headers = dict(call.request.scope["headers"])
+    form = await _form(call, headers)
+    following = form.get("next")
     try:
-        who = await _identified(call, await _form(call, headers))
+        who = await _identified(call, form)
     except Unauthorized:
-        return _page(None, "That did not work. A link is good once, and not for long.", 401)
+        return _page(call, None, following, "That did not work. A link is good once, and not for long.", 401)
     except TooManyRequests as error:
-        return _page(None, "Too many tries. Wait a minute.", 429, {"retry-after": str(int(error.retry_after_s) + 1)})
-    answer = RedirectResponse(_AFTER, 303)
+        wait = {"retry-after": str(int(error.retry_after_s) + 1)}
+        return _page(call, None, following, "Too many tries. Wait a minute.", 429, wait)
+    answer = RedirectResponse(_screen(call, following), 303)
     answer.set_cookie(
         COOKIE,
         gate.logins.cookie(who),
-        max_age=int(call.parts.config.auth.refresh_ttl_s),
+        max_age=gate.logins.session_s(who),
         path="/",
         secure=_is_https(call, headers),
         httponly=True,
@@ -102,15 +115,34 @@ async def _identified(call: Call, form: Mapping[str, str]) -> Identity:
     if "code" in form:
         return await logins.by_link(form["code"])
     address = call.request.client.host if call.request.client else None
+    if key := form.get("api_key"):
+        return await logins.by_key(key[:200].strip(), address)
     return await logins.by_password(form.get("username", "")[:200], form.get("password", "")[:1000], address)
 
 
+def _screen(call: Call, following: str | None) -> str:
+    """Where the browser goes after the login."""
+    path = following if following and _SCREEN.fullmatch(following) else _DASHBOARD
+    return call.parts.config.api.base_path + path
+
+
 def _page(
-    code: str | None, message: str = "", status: int = 200, headers: Mapping[str, str] | None = None
+    call: Call,
+    code: str | None,
+    following: str | None,
+    message: str = "",
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
 ) -> HTMLResponse:
-    fields = f'<input type="hidden" name="code" value="{html.escape(code)}">' if code else _NAME_FIELDS
+    fields = _hidden("code", code) if code else _NAME_FIELDS
+    fields += _hidden("next", following) if following else ""
     said = f'<p role="alert">{html.escape(message)}</p>' if message else ""
-    return HTMLResponse(_PAGE.substitute(fields=fields, message=said), status, {**_HEADERS, **(headers or {})})
+    text = _PAGE.substitute(fields=fields, message=said, base=call.parts.config.api.base_path)
+    return HTMLResponse(text, status, {**_HEADERS, **(headers or {})})
+
+
+def _hidden(name: str, value: str) -> str:
+    return f'<input type="hidden" name="{name}" value="{html.escape(value)}">'
 
 
 def _is_https(call: Call, headers: Mapping[bytes, bytes]) -> bool:
@@ -124,7 +156,7 @@ endpoints: Final = [
         summary="The login page",
         tag="auth",
         answers={200: str},
-        query=Code,
+        query=LoginQuery,
         listed=False,
     ),
     Endpoint(

@@ -109,8 +109,15 @@ class Logins:
         """A session for a browser. It lasts as long as one may be refreshed, and ends at once when it is revoked."""
         session = secrets.token_urlsafe(18)
         return self._gate.signer.sign(
-            who.subject, who.scopes, self._config.refresh_ttl_s, "session", session=session, epoch=who.epoch
+            who.subject, who.scopes, self.session_s(who), "session", session=session, epoch=who.epoch
         )
+
+    def session_s(self, who: Identity) -> int:
+        """How long a browser's session lasts: never longer than the API key that it was opened with."""
+        if who.expires_at is None:
+            return int(self._config.refresh_ttl_s)
+        left_s = (who.expires_at - datetime.now(UTC)).total_seconds()
+        return max(1, int(min(self._config.refresh_ttl_s, left_s)))
 
     async def refreshed(self, token: str) -> Token:
         """Each refresh token is good once. One that comes again was stolen, or its thief was first: the whole session

@@ -4,7 +4,6 @@ not there, and what is there is described.
 
 import re
 from collections.abc import Iterable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +12,7 @@ from windlass.api import alias_shapes
 from windlass.api.endpoint import Endpoint
 from windlass.api.problems import MEDIA, title
 from windlass.api.reading import JSON, NDJSON
+from windlass.versions import installed_version
 from windlass.wire import (
     BulkAction,
     Login,
@@ -71,7 +71,7 @@ def document(endpoints: Iterable[Endpoint]) -> Document:
     used = dict.fromkeys(endpoint.tag for endpoint in listed)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Windlass", "version": _version(), "description": _ABOUT},
+        "info": {"title": "Windlass", "version": installed_version() or "0", "description": _ABOUT},
         "servers": [{"url": "/"}],
         "tags": [{"name": tag, "description": _TAGS.get(tag, "")} for tag in used],
         "paths": paths,
@@ -83,13 +83,6 @@ def document(endpoints: Iterable[Endpoint]) -> Document:
             },
         },
     }
-
-
-def _version() -> str:
-    try:
-        return version("windlass")
-    except PackageNotFoundError:  # run from a folder that was never installed
-        return "0"
 
 
 class _Schemas:

@@ -79,26 +79,27 @@ class Index(Told):
     """Where to go from here."""
 
     api: str
+    dashboard: str
     docs: str
     openapi: str
     probes: list[str]
 
 
-_INDEX: Final = Index(api="/v1", docs="/docs", openapi="/openapi.json", probes=["/livez", "/readyz"])
+_INDEX: Final = Index(api="/v1", dashboard="/ui", docs="/docs", openapi="/openapi.json", probes=["/livez", "/readyz"])
 
 
 async def front(call: Call) -> Answer:
-    """Browsers are led to the page about the API, programs are told where things are. Open, so it says nothing else."""
+    """Leads browsers to the dashboard and tells programs where things are. Open, so it says nothing else."""
     headers = {"vary": "accept", "cache-control": "no-cache"}
     if b"text/html" in call.headers.get(b"accept", b""):
-        return Answer(None, 307, headers | {"location": "/docs"})
+        return Answer(None, 307, headers | {"location": f"{call.parts.config.api.base_path}/ui/"})
     return Answer(_INDEX, 200, headers)
 
 
 endpoints: Final = [
     Endpoint(
         *("GET", "/", None, front),
-        summary="Where things are; browsers are led to the description of the API",
+        summary="Where things are; browsers are led to the dashboard",
         tag="pages",
         answers={200: Index, 307: None},
         listed=False,

@@ -6,13 +6,17 @@ from windlass.api import (
     aliases,
     auth,
     cluster,
+    dashboard,
     dead_letters,
     dev_mail,
     jobs,
     pages,
     probes,
+    series,
     stream,
     submitters,
+    system,
+    workers,
 )
 from windlass.api.endpoint import Endpoint
 
@@ -23,6 +27,9 @@ def table() -> list[Endpoint]:
         *actions.endpoints,
         *dead_letters.endpoints,
         *cluster.endpoints,
+        *workers.endpoints,
+        *series.endpoints,
+        *system.endpoints,
         *stream.endpoints,
         *auth.endpoints,
         *accounts.endpoints,
@@ -30,5 +37,6 @@ def table() -> list[Endpoint]:
         *probes.endpoints,
         *dev_mail.endpoints,
         *pages.endpoints,
+        *dashboard.endpoints,
         *aliases.endpoints,
     ]

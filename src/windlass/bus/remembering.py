@@ -12,7 +12,7 @@ from uuid import UUID
 
 from windlass.bus.protocol import Recalled, Remembered, Shortcuts
 from windlass.errors import WindlassError
-from windlass.model import FINISHED, Decision, Enqueued, NameKind, NewJob, Status
+from windlass.model import FINISHED, Decision, Enqueued, Leave, NameKind, NewJob, Status
 from windlass.store.protocol import Intake
 from windlass.store.rows import fingerprint_of
 
@@ -133,6 +133,9 @@ class Remembering:
 
     async def set_paused(self, queue: str, *, paused: bool) -> None:
         await self._intake.set_paused(queue, paused=paused)
+
+    async def ask_to_leave(self, worker_id: UUID, how: Leave) -> None:
+        await self._intake.ask_to_leave(worker_id, how)
 
 
 def _keys(jobs: Sequence[NewJob]) -> list[str]:

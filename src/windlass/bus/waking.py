@@ -12,7 +12,7 @@ from uuid import UUID
 
 from windlass.bus.protocol import Waker
 from windlass.errors import WindlassError
-from windlass.model import FINISHED, Decision, Enqueued, NameKind, NewJob, Status, Want
+from windlass.model import FINISHED, Decision, Enqueued, Leave, NameKind, NewJob, Status, Want
 from windlass.store.protocol import Hints, Intake
 
 
@@ -92,6 +92,9 @@ class Waking:
         await self._intake.set_paused(queue, paused=paused)
         if not paused:
             self._waker.wake_all()
+
+    async def ask_to_leave(self, worker_id: UUID, how: Leave) -> None:
+        await self._intake.ask_to_leave(worker_id, how)
 
     def _woken(self, answers: dict[UUID, Status | WindlassError]) -> dict[UUID, Status | WindlassError]:
         if Status.READY in answers.values():

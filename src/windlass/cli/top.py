@@ -13,6 +13,7 @@ from windlass.cli import remote
 from windlass.cli.jobs import job_note
 from windlass.cli.output import GONE, Json, ago, clean, is_terminal, say_json, span
 from windlass.cli.wiring import run
+from windlass.cli.workers import jobs_of
 from windlass.clock import steady_s
 from windlass.errors import Unavailable
 
@@ -147,7 +148,14 @@ def _queues(picture: Picture) -> Any:
 
 def _workers(picture: Picture) -> Any:
     rows: list[Sequence[object]] = [
-        (each.name, each.status, f"{each.busy_threads}/{each.threads}", _bar(each), each.jobs, ", ".join(each.queues))
+        (
+            each.name,
+            each.status,
+            f"{each.busy_threads}/{each.threads}",
+            _bar(each),
+            jobs_of(each),
+            ", ".join(each.queues),
+        )
         for each in picture.workers[:_ROWS_MAX]
     ]
     if len(picture.workers) > _ROWS_MAX:

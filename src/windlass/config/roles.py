@@ -258,6 +258,11 @@ class ApiConfig:
         "hosts the API answers to, as a,https://b.example:8443; empty: those of this machine on loopback, else all",
         unit="hosts",
     )
+    base_path: str = setting(
+        "",
+        "the path before ours where a proxy serves us below one, as /windlass; requests may carry it or not",
+        unit="path",
+    )
     cors_origins: str = setting(
         "", "origins whose pages may call the API, as https://a.example,https://b.example; empty: none", unit="origins"
     )

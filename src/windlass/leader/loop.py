@@ -66,6 +66,8 @@ class Leader:
             Chore("admit known types", 1.0, lambda: chores.admit_known(upkeep, waker)),
             Chore("admit jobs for newer workers", 1.0, chores.AdmitNewer(upkeep, waker)),
             Chore("fold counts", chores.FOLD_S, lambda: chores.fold_counts(upkeep)),
+            Chore("fold rollups", 5.0, upkeep.fold_rollups, slow=True),
+            Chore("expire rollups", 600.0, _once(upkeep.expire_rollups), slow=True, limit_s=60.0),
             Chore("hold unknown types", 10.0, chores.HoldUnknown(upkeep, placement), slow=True, limit_s=30.0),
             Chore("forget idle workers that died", 10.0, _once(upkeep.forget_idle), slow=True),
             Chore("forget workers", 60.0, _once(upkeep.forget_workers), slow=True),

@@ -16,7 +16,7 @@ from msgspec import Raw
 from windlass import payload as documents
 from windlass import wire
 from windlass.errors import InvalidJob
-from windlass.model import Decision, TooWide
+from windlass.model import Decision, Leave, TooWide
 
 T = TypeVar("T")
 
@@ -234,6 +234,10 @@ def discard_many(which: wire.BulkAction) -> Ask[wire.BulkResult]:
 def set_paused(queue: str, *, paused: bool) -> "Ask[Any]":
     word = "pause" if paused else "resume"
     return Ask("POST", f"/v1/queues/{quote(queue, safe='')}/{word}", Any, repeatable=True)
+
+
+def ask_to_leave(worker_id: UUID, how: Leave) -> Ask[wire.Worker]:
+    return Ask("POST", f"/v1/workers/{worker_id}/{how}", wire.Worker, repeatable=True, about={"worker_id": worker_id})
 
 
 # Who. ---------------------------------------------------------------------------------------------------------------

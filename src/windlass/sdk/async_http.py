@@ -185,6 +185,14 @@ class AsyncClient:
     async def resume(self, queue: str) -> None:
         await self.ask(asks.set_paused(queue, paused=False))
 
+    async def drain_worker(self, worker_id: UUID) -> wire.Worker:
+        """Let a worker finish its jobs and go; no other takes its place."""
+        return await self.ask(asks.ask_to_leave(worker_id, "drain"))
+
+    async def stop_worker(self, worker_id: UUID) -> wire.Worker:
+        """Let a worker give its jobs back at once; another takes its place."""
+        return await self.ask(asks.ask_to_leave(worker_id, "stop"))
+
     async def act_on_many(self, action: Action, which: wire.BulkAction) -> wire.BulkResult:
         return await self.ask(asks.act_on_many(action, which))
 

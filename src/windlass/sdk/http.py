@@ -152,6 +152,14 @@ class Client:
     def resume(self, queue: str) -> None:
         self._wait(lambda: self._client.resume(queue))
 
+    def drain_worker(self, worker_id: UUID) -> wire.Worker:
+        """Let a worker finish its jobs and go; no other takes its place."""
+        return self._wait(lambda: self._client.drain_worker(worker_id))
+
+    def stop_worker(self, worker_id: UUID) -> wire.Worker:
+        """Let a worker give its jobs back at once; another takes its place."""
+        return self._wait(lambda: self._client.stop_worker(worker_id))
+
     def act_on_many(self, action: Action, which: wire.BulkAction) -> wire.BulkResult:
         return self._wait(lambda: self._client.act_on_many(action, which))
 

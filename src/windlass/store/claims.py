@@ -7,7 +7,7 @@ lease that was lost changes nothing and is reported.
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from operator import itemgetter
@@ -21,12 +21,14 @@ from windlass.errors import Corrupt, LeaseLost, WindlassError
 from windlass.lifecycle import Released, Settlement, error_document, settle
 from windlass.model import Error, Lease, Status, thread_demand_max
 from windlass.queue_names import is_pattern, prefixes, serves
+from windlass.rollups import Tally
 from windlass.store.effects import EffectLedger
 from windlass.store.floors import Floors
 from windlass.store.foreign import adapted
 from windlass.store.lines import BEFORE_ALL, Line, page_of_lines
 from windlass.store.postgres import Postgres
 from windlass.store.protocol import Ask, Progress, Receipt, merged
+from windlass.store.series import record
 
 _LOWEST: Final = -(2**63)
 _PAGES: Final = 16  # of lines, in one claim: 4,096 lines, 20 to 30 ms
@@ -240,6 +242,10 @@ class Claims(EffectLedger):
         """Show how far attempts have come."""
         if rows := [(*report.lease[:4], report.fraction, report.note) for report in reports]:
             await self._postgres.pinned("report_progress", *zip(*rows, strict=True))
+
+    async def record_rollups(self, tallies: Mapping[tuple[str, str], Tally]) -> None:
+        """Tell what was counted by queue and type, for charts."""
+        await record(self._postgres, tallies)
 
     async def followed(self, job_ids: Collection[UUID]) -> set[UUID]:
         """Those of the jobs whose logs somebody follows."""

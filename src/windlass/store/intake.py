@@ -22,6 +22,7 @@ from windlass.errors import (
     RequestError,
     Unavailable,
     WindlassError,
+    WorkerNotFound,
 )
 from windlass.lifecycle import error_document
 from windlass.model import (
@@ -29,6 +30,7 @@ from windlass.model import (
     Decision,
     Enqueued,
     Error,
+    Leave,
     NameKind,
     NewJob,
     Status,
@@ -346,6 +348,18 @@ class Intake:
         """Stop or resume claims from a queue; what runs goes on, and nothing moves."""
         check_name("queue", queue, queue_name_max)
         await self._postgres.fetch("set_paused", queue, paused)
+
+    async def ask_to_leave(self, worker_id: UUID, how: Leave) -> None:
+        """Ask a worker to finish its jobs and go for good, or to give them back at once and start anew."""
+        if await self._postgres.fetch("ask_to_leave", worker_id, how):
+            return
+        found = await self._postgres.fetch("workers", worker_id)
+        if not found:
+            raise WorkerNotFound(worker_id)
+        name = found[0]["name"]
+        if found[0]["died_at"] is None and found[0]["lease_left_s"] > 0:
+            raise NotPossible(f"worker {name} has no supervisor that could let it {how}")
+        raise NotPossible(f"worker {name} has ended")
 
 
 def _fault(error: asyncpg.PostgresError) -> WindlassError:

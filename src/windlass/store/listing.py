@@ -6,8 +6,9 @@ A filter without an index of its own could walk for ever past jobs that do not m
 far and may come back short, with a cursor to go on from.
 """
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -29,6 +30,20 @@ _LAST: Final = UUID(int=2**128 - 1)
 
 def id_range(query: JobQuery, limit_max: int = page_max) -> tuple[UUID, UUID]:
     """The ids that can be on a page: from the first (included) to the second (not). Refuses what cannot be asked."""
+    _check(query, limit_max)
+    low = _FIRST if query.created_after is None else _moment("created_after", query.created_after)
+    high = _LAST if query.created_before is None else _moment("created_before", query.created_before)
+    if query.finished_before is not None:  # nothing finishes before it was created
+        high = min(high, _moment("finished_before", query.finished_before))
+    if query.text is not None and (prefix := _prefix_range(query.text)) is not None:
+        low, high = max(low, prefix[0]), min(high, prefix[1])
+    try:
+        return low, high if query.cursor is None else min(high, UUID(query.cursor))
+    except ValueError:
+        raise InvalidQuery("cursor", "must be the next_cursor of an earlier page") from None
+
+
+def _check(query: JobQuery, limit_max: int) -> None:
     if unknown := [status for status in query.statuses if status not in set(Status)]:
         raise InvalidQuery("statuses", f"there is no status {unknown[0]!r}")
     if not isinstance(query.limit, int) or not 1 <= query.limit <= limit_max:
@@ -39,19 +54,19 @@ def id_range(query: JobQuery, limit_max: int = page_max) -> tuple[UUID, UUID]:
         raise InvalidQuery("fingerprint", "only failed jobs have one; ask for the status failed alone")
     if query.reason is not None and not set(query.statuses) <= {Status.HELD}:
         raise InvalidQuery("reason", "only held jobs have one; ask for the status held alone, or for none")
-    for field in ("type", "queue", "tag", "fingerprint", "reason"):
+    if query.finished_after is not None:
+        _moment("finished_after", query.finished_after)
+    _check_texts(query)
+
+
+def _check_texts(query: JobQuery) -> None:
+    for field in ("type", "queue", "tag", "fingerprint", "reason", "worker", "text"):
         value = getattr(query, field)
         if value is not None:
             try:
                 check_text(field, value, type_name_max)
             except InvalidJob as error:
                 raise InvalidQuery(error.field, error.problem) from None
-    low = _FIRST if query.created_after is None else _moment("created_after", query.created_after)
-    high = _LAST if query.created_before is None else _moment("created_before", query.created_before)
-    try:
-        return low, high if query.cursor is None else min(high, UUID(query.cursor))
-    except ValueError:
-        raise InvalidQuery("cursor", "must be the next_cursor of an earlier page") from None
 
 
 def _moment(field: str, moment: datetime) -> UUID:
@@ -67,7 +82,15 @@ class Equals(NamedTuple):
     value: str
 
 
-Condition = Equals | str
+class Matches(NamedTuple):
+    """A condition written out, with one value in it. `{row}` and `{value}` are filled in where it is written down."""
+
+    sql: str
+    value: Any
+    kind: str
+
+
+Condition = Equals | Matches | str
 Line = tuple[str, str]
 
 
@@ -87,7 +110,60 @@ _SHOWN_HELD: Final = f"({_PAUSED} or {_STRANGE})"
 _SHOWN_FOR: Final = {"queue paused": _PAUSED, unknown_type: f"({_STRANGE} and not {_PAUSED})"}
 
 
+# The name of a job is in its own row alone, wherever that is.
+_NAMED: Final = (
+    "(exists (select from windlass.job j where j.id = any (array[{row}.job_id]) and j.name ilike {value})"
+    " or exists (select from windlass.job_kept j where j.id = any (array[{row}.job_id]) and j.name ilike {value}))"
+)
+_ERRED: Final = f"({{row}}.error ->> 'message' ilike {{value}} or {{row}}.error ->> 'type' ilike {{value}} or {_NAMED})"
+_BY_WORKER: Final = "{row}.worker_id = any (array(select w.id from windlass.worker w where w.name = {value}))"
+_ID_PREFIX: Final = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]{0,4}){0,6}", re.IGNORECASE)
+
+
 def branches(query: JobQuery, lines: Sequence[Line] | None) -> list[Branch]:
+    """Where the wanted jobs can be, and what has to hold there."""
+    return [
+        replace(branch, walked=(*branch.walked, *searched(query, branch.table)))
+        for branch in _branches(query, lines)
+        if (branch.table in _OUTCOMES or not _is_finished_only(query))
+        and (branch.table in (*_OUTCOMES, "running") or query.worker is None)
+    ]
+
+
+def _is_finished_only(query: JobQuery) -> bool:
+    return query.finished_after is not None or query.finished_before is not None
+
+
+def searched(query: JobQuery, table: str) -> list[Condition]:
+    """The conditions that no index answers: every job on the way is looked at, `SCAN` of them for a page."""
+    found: list[Condition] = []
+    if query.worker is not None:
+        found.append(Matches(_BY_WORKER, query.worker, "text"))
+    if query.finished_after is not None:
+        found.append(Matches("{row}.finished_at >= {value}", query.finished_after, "timestamptz"))
+    if query.finished_before is not None:
+        found.append(Matches("{row}.finished_at < {value}", query.finished_before, "timestamptz"))
+    if query.text is not None and _prefix_range(query.text) is None:
+        found.append(Matches(_ERRED if table in _OUTCOMES else _NAMED, f"%{_escaped(query.text)}%", "text"))
+    return found
+
+
+def _escaped(text: str) -> str:
+    """A text as it is found literally by `ilike`."""
+    return re.sub(r"([\\%_])", r"\\\1", text)
+
+
+def _prefix_range(text: str) -> tuple[UUID, UUID] | None:
+    """The ids that begin with this text; None if it is no beginning of an id."""
+    digits = text.strip().replace("-", "")
+    if not _ID_PREFIX.fullmatch(text.strip()) or len(digits) > 32:
+        return None
+    first = UUID(digits.ljust(32, "0"))
+    last = int(digits.ljust(32, "f"), 16)
+    return first, UUID(int=min(last + 1, 2**128 - 1))
+
+
+def _branches(query: JobQuery, lines: Sequence[Line] | None) -> list[Branch]:
     """Where the wanted jobs can be. `lines`: the pairs of type and queue that finished jobs have, as far as the query
     asks for either; None if it asks for neither, or if there are too many to look at one by one."""
     statuses = frozenset(map(Status, query.statuses)) or frozenset(Status)
@@ -186,13 +262,16 @@ class Search:
         return f"exists (select from windlass.{branch.table} t where {where})"
 
     def _where(self, first: str, conditions: tuple[Condition, ...], row: str) -> str:
-        written = [
-            condition
-            if isinstance(condition, str)
-            else f"{row}.{condition.column} = {self._bind(condition.value, 'text')}"
-            for condition in conditions
-        ]
-        return " and ".join([first, *written])
+        return " and ".join([first, *(self._condition(condition, row) for condition in conditions)])
+
+    def _condition(self, condition: Condition, row: str) -> str:
+        match condition:
+            case Equals(column, value):
+                return f"{row}.{column} = {self._bind(value, 'text')}"
+            case Matches(sql, value, kind):
+                return sql.format(row=row, value=self._bind(value, kind))
+            case _:
+                return condition
 
     def _bind(self, value: Any, kind: str) -> str:
         if value not in self.args:

@@ -1,16 +1,18 @@
-"""Rows as people see them: a job, an error, and the facts that explain why a job waits."""
+"""Rows as people see them: a job, an error, the threads of workers, and the facts that explain why a job waits."""
 
 import json
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from asyncpg import Record
 
 from windlass.explanation import Facts, Hand
 from windlass.lifecycle import retry_policy
-from windlass.model import FINISHED, Error, Job, Queue, Status
+from windlass.model import FINISHED, Error, Job, Queue, Status, ThreadState
 from windlass.quotas import Submitter, SubmitterUse, Use, quota_uses
+from windlass.store.protocol import ThreadUse, WorkerThreads
 
 
 def to_job(row: Record, dead_letters_kept_s: float | None = None) -> Job:
@@ -33,6 +35,25 @@ def to_queue(row: Record, served_by: int) -> Queue:
     counts[Status.HELD] += stuck
     some = {status: n for status, n in counts.items() if n}
     return Queue(row["name"], row["paused"], row["ready"], row["oldest_age_s"], some, served_by)
+
+
+def to_thread_map(rows: Iterable[Record]) -> list[WorkerThreads]:
+    """One entry per worker. A worker says how many threads are lost, not to which jobs: to those that were to stop, oldest first."""
+    workers: dict[UUID, WorkerThreads] = {}
+    lost: dict[UUID, int] = {}
+    for row in rows:
+        of: UUID = row["worker_id"]
+        worker = workers.setdefault(of, WorkerThreads(of, row["claimed"], row["memory_bytes"], []))
+        if row["job_id"] is None:  # it runs nothing
+            continue
+        stuck = row["overdue"] and lost.setdefault(of, row["lost_threads"]) >= row["threads"]
+        if stuck:
+            lost[of] -= row["threads"]
+        state: ThreadState = "stuck" if stuck else "isolated" if row["isolated"] else "running"
+        worker.running.append(
+            ThreadUse(row["job_id"], row["type"], row["name"], row["threads"], state, row["claimed_at"])
+        )
+    return list(workers.values())
 
 
 def to_error(text: str | None) -> Error | None:

@@ -22,11 +22,12 @@ from windlass.store.floors import Floors
 from windlass.store.lines import BEFORE_ALL, Line, page_of_lines
 from windlass.store.names import Names
 from windlass.store.postgres import Postgres, patiently
-from windlass.store.protocol import Cause, LostLease, Rolled, WaitingForNewer, WideJob, WideQueues
+from windlass.store.protocol import Cause, Leaving, LostLease, Rolled, WaitingForNewer, WideJob, WideQueues
+from windlass.store.series import PAIRS_MAX
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGE: Final = 1_000
-_NONE_LOST: Final[Mapping[UUID, int]] = {}
+_NONE: Final[Mapping[UUID, int]] = {}
 _LINE: Final = 50  # wide jobs looked at in one tick
 _DAY_S: Final = 86_400.0
 # Lines looked at in one tick to find the queues that they wait in, where some are served by pattern.
@@ -51,7 +52,7 @@ class Upkeep:
         check_new_worker(worker)
         row = await self._postgres.fetchrow(
             "register", worker.id, worker.supervisor_id, lease_ttl_s, worker.threads, worker.name, list(worker.queues),
-            list(worker.types), None if worker.digests is None else list(worker.digests),
+            list(worker.types), None if worker.digests is None else list(worker.digests), worker.version,
         )  # fmt: skip
         if row is None:
             raise NotPossible(f"worker {worker.id} has died; an id is never used again")
@@ -252,6 +253,21 @@ class Upkeep:
                 await self._postgres.fetch("fold", connection=connection)
             return bool(row[0]["mine"])
 
+    async def fold_rollups(self, *, limit: int = _PAGE) -> bool:
+        """Add a page of what was recorded lately to its minutes and hours, for charts. True: the page was full."""
+        async with self._postgres.transaction(brief=True) as connection:
+            row = await self._postgres.fetch(
+                "fold_lock", f"{self._postgres.config.schema} rollups", connection=connection
+            )
+            if not row[0]["mine"]:
+                return False
+            page = await self._postgres.fetch("fold_rollups", PAIRS_MAX, limit, connection=connection)
+            return bool(page[0]["folded"] >= limit)
+
+    async def expire_rollups(self) -> int:
+        """Forget minutes after two days and hours after sixty."""
+        return len(await self._postgres.fetch("expire_rollups"))
+
     async def expire_keys(self, *, limit: int = _PAGE) -> int:
         """Forget idempotency keys past their time whose job has finished."""
         expired, after = 0, (_LONG_AGO, "")
@@ -349,12 +365,22 @@ class Upkeep:
     # Supervisors. ---------------------------------------------------------------------------------------------------
 
     async def renew(
-        self, worker_ids: Collection[UUID], *, lease_ttl_s: float, lost_threads: Mapping[UUID, int] = _NONE_LOST
+        self,
+        worker_ids: Collection[UUID],
+        *,
+        lease_ttl_s: float,
+        lost_threads: Mapping[UUID, int] = _NONE,
+        memory_bytes: Mapping[UUID, int] = _NONE,
     ) -> dict[UUID, bool]:
-        """Push out leases; says of each living worker whether it should drain. One that is missing must stop."""
+        """Push out leases; says of each living worker whether it was asked to leave. One that is missing must stop."""
         ids = sorted(worker_ids)
-        rows = await self._postgres.fetch("renew", ids, lease_ttl_s, [lost_threads.get(one, 0) for one in ids])
-        return {row["id"]: row["draining"] for row in rows}
+        lost, memory = [lost_threads.get(one, 0) for one in ids], [memory_bytes.get(one) for one in ids]
+        rows = await self._postgres.fetch("renew", ids, lease_ttl_s, lost, memory)
+        return {row["id"]: row["leaving"] for row in rows}
+
+    async def leaving(self, worker_ids: Collection[UUID]) -> list[Leaving]:
+        """Those of the workers that were asked to leave, and how."""
+        return [Leaving(*row) for row in await self._postgres.fetch("leaving", sorted(worker_ids))]
 
     async def unstarted(self, job_ids: Collection[UUID]) -> set[UUID]:
         """Those of the jobs that are started once at most and have certainly not begun: no start of theirs is recorded."""

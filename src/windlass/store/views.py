@@ -7,7 +7,7 @@ from uuid import UUID
 
 import asyncpg
 
-from windlass.errors import InvalidQuery, JobNotFound
+from windlass.errors import InvalidQuery, JobNotFound, WorkerNotFound
 from windlass.explanation import Explanation, ahead_max, explain
 from windlass.model import Attempt, Job, KnownType, Queue, Status, Worker, scoped_key
 from windlass.queue_names import serves
@@ -17,6 +17,7 @@ from windlass.store.listing import Line, Search, id_range, ids_max, lines_max
 from windlass.store.postgres import Connection, Postgres
 from windlass.store.protocol import (
     Check,
+    ClusterState,
     DeadLetterGroup,
     DeadLetterGroups,
     DeadLetterSize,
@@ -24,9 +25,12 @@ from windlass.store.protocol import (
     JobQuery,
     Page,
     RunningLog,
+    SeriesData,
     Summary,
+    WorkerThreads,
 )
-from windlass.store.shown import facts, submitter_use, to_error, to_job, to_queue
+from windlass.store.series import read
+from windlass.store.shown import facts, submitter_use, to_error, to_job, to_queue, to_thread_map
 from windlass.store.statements import in_schema
 
 _PLACES: Final = 1_000  # jobs one statement looks for
@@ -35,6 +39,8 @@ _FOLLOWED_S: Final = 10.0
 _SIZED: Final = 100  # dead letters whose size is looked at
 _ROW_BYTES: Final = 250  # of a row beside its long values, with its share of the indexes
 _LOOKED_AT_MAX: Final = 100_000
+_MAPPED_WORKERS: Final = 200
+_MAPPED_JOBS: Final = 4_096
 
 
 class Views:
@@ -200,12 +206,32 @@ class Views:
 
     async def workers(self) -> list[Worker]:
         """Every worker, the living first, then the dead that are not forgotten yet."""
-        return [Worker(**dict(row)) for row in await self._postgres.pinned("workers")]
+        return [Worker(**dict(row)) for row in await self._postgres.pinned("workers", None)]
+
+    async def worker(self, worker_id: UUID) -> Worker:
+        """One worker. Raises WorkerNotFound."""
+        for row in await self._postgres.pinned("workers", worker_id):
+            return Worker(**dict(row))
+        raise WorkerNotFound(worker_id)
+
+    async def thread_map(self) -> list[WorkerThreads]:
+        """Which jobs hold the threads of living workers."""
+        return to_thread_map(await self._postgres.pinned("thread_map", _MAPPED_WORKERS, _MAPPED_JOBS))
 
     async def ready(self) -> None:
         """Reach the database, and find its schema as this code needs it. Raises Unavailable, SchemaMismatch."""
         async with self._postgres.connection() as connection:
             await migrate.check(connection, self._postgres.config.schema)
+
+    async def series(
+        self, *, span_s: float, by: str | None = None, queue: str | None = None, type_: str | None = None
+    ) -> SeriesData:
+        """What has happened in the newest `span_s` seconds; with `by`, a line for each queue or type."""
+        return await read(self._postgres, span_s=span_s, by=by, queue=queue, type_=type_)
+
+    async def cluster_state(self) -> ClusterState:
+        """What the database says of the cluster: its own version and connections, the leader, the living workers."""
+        return ClusterState(*(await self._postgres.fetch("cluster_state"))[0])
 
     async def check(self) -> Check:
         """Look for what must never be seen. Reads everything."""

@@ -50,9 +50,12 @@ from windlass.wire.cluster import (
     Queue,
     Queues,
     Stats,
+    ThreadMap,
+    ThreadUse,
     Worker,
     Workers,
     WorkerStatus,
+    WorkerThreads,
 )
 from windlass.wire.jobs import (
     Attempt,
@@ -84,6 +87,8 @@ from windlass.wire.jobs import (
 )
 from windlass.wire.mail import CaughtMailLine, CaughtMails, CaughtMailShown, MailPage
 from windlass.wire.problem import Problem
+from windlass.wire.series import Series, SeriesGroup, SeriesQuery
+from windlass.wire.system import Configuration, Health, HealthPart, SettingInEffect
 
 __all__ = [
     "END",
@@ -99,6 +104,7 @@ __all__ = [
     "CaughtMailLine",
     "CaughtMailShown",
     "CaughtMails",
+    "Configuration",
     "DeadLetterGroup",
     "DeadLetterGroups",
     "DeadLetterTotals",
@@ -109,6 +115,8 @@ __all__ = [
     "Fault",
     "Filter",
     "Fingerprint",
+    "Health",
+    "HealthPart",
     "Job",
     "JobType",
     "JobTypes",
@@ -142,6 +150,10 @@ __all__ = [
     "Refused",
     "Retry",
     "Scope",
+    "Series",
+    "SeriesGroup",
+    "SeriesQuery",
+    "SettingInEffect",
     "Stats",
     "StatusFilter",
     "StatusName",
@@ -151,6 +163,8 @@ __all__ = [
     "SubmitterUse",
     "Tag",
     "Text",
+    "ThreadMap",
+    "ThreadUse",
     "Threads",
     "Token",
     "Told",
@@ -160,6 +174,7 @@ __all__ = [
     "Users",
     "Worker",
     "WorkerStatus",
+    "WorkerThreads",
     "Workers",
     "encode",
     "encode_any",

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import Meta, Raw
 
-from windlass.model import IsolationMode, TooWide, type_name_max
+from windlass.model import IsolationMode, ThreadState, TooWide, type_name_max
 from windlass.wire.base import (
     Asked,
     StatusName,
@@ -73,7 +73,9 @@ class Queues(Told):
 
 
 class Worker(Told):
-    """One worker process. `stopped`: it left as it was told to; `dead`: it crashed, was killed, or lost its lease."""
+    """One worker process. `stopped`: it left as it was told to; `dead`: it crashed, was killed, or lost its lease. `jobs`: those it
+    has claimed; `claimed` of them have not begun, and hold no thread yet. `version`: of Windlass. `memory_bytes`: of its process
+    at the last heartbeat, without the processes of isolated jobs."""
 
     id: UUID
     name: str
@@ -89,11 +91,40 @@ class Worker(Told):
     renewed_at: datetime
     died_at: datetime | None
     reserved_for: UUID | None
+    claimed: int = 0
+    version: str | None = None
+    memory_bytes: int | None = None
 
 
 class Workers(Told):
     workers: list[Worker]
     next_cursor: str | None = None
+
+
+class ThreadUse(Told):
+    """A job and how many threads it holds. `isolated`: it runs in a process of its own. `stuck`: it was to stop, and its handler
+    does not."""
+
+    job_id: UUID
+    type: str
+    name: str | None
+    threads: int
+    state: ThreadState
+    started_at: datetime
+
+
+class WorkerThreads(Told):
+    """What a living worker runs, in the order in which it was claimed. `claimed`: how many more jobs it has claimed and not
+    begun."""
+
+    id: UUID
+    claimed: int
+    memory_bytes: int | None
+    running: list[ThreadUse]
+
+
+class ThreadMap(Told):
+    workers: list[WorkerThreads]
 
 
 class JobType(Told):

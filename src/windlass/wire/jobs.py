@@ -241,7 +241,22 @@ class Traits(Asked):
     tag: Tag | None = None
     created_after: Moment | None = None
     created_before: Moment | None = None
+    finished_after: Moment | None = None
+    finished_before: Moment | None = None
     fingerprint: Fingerprint | None = None
+    worker: (
+        Annotated[
+            str, Meta(min_length=1, max_length=200, description="the name of the worker that runs or finished them")
+        ]
+        | None
+    ) = None
+    text: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=200, description="in the name or the error, or the beginning of the id"),
+        ]
+        | None
+    ) = None
 
 
 class Filter(Traits):

@@ -23,6 +23,7 @@ from windlass.worker.processes import Child
 from windlass.worker.slots import Slots, State
 
 PROGRAM: Final = "windlass.worker.main"
+RELEASE_S: Final = 2.0  # what a worker has to give its jobs back in
 _LAST_WORDS_S: Final = 0.5
 _MUTE_S: Final = 5.0
 _SWEEP_S: Final = 2.0
@@ -89,7 +90,9 @@ class Berth:
         self.worn: str | None = None  # why it should make way for another, if it should
         self.retires = asyncio.Event()  # it finishes its jobs, and its successor starts beside it
         self.stopped_since_s: float | None = None  # when it was first seen stopped, as by SIGSTOP
-        self.reloads = False  # its successor is wanted at once: the source has changed
+        self.restarts = False  # its successor is wanted at once: the source has changed, or somebody has asked for it
+        self.ends_by_s: float | None = None  # when it must have ended that was told to give its jobs back
+        self.version: str | None = None  # of Windlass
         self.sources: dict[str, list[int]] = {}  # the source files of its app, if it says
         self.had_begun = False  # it ran jobs before it ended
         self.crashed_by_job = False  # it crashed while jobs ran in it: they are suspects now
@@ -172,11 +175,18 @@ class Berth:
         """Let it give back what it runs and go."""
         self.draining = self._told_to_go = True
         self.replace = replace
+        self.ends_by_s = steady_s() + RELEASE_S
         self._control.say("release")
+
+    def restart(self) -> None:
+        """Let it give back what it runs and make way for another, unless it was sent away for good."""
+        if self.ends_by_s is None:
+            self.restarts = True
+            self.release(replace=self.replace)
 
     def reload(self) -> None:
         """Let it finish what it runs, and make way for one with the new source; at once, if it runs nothing yet."""
-        self.reloads = True
+        self.restarts = True
         if self.lease_until_s is None:
             self.kill("its source files have changed")
         else:

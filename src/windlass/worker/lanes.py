@@ -83,7 +83,8 @@ class Lanes:
         self.stirred()
 
     def spawn(self, work: Any, *, context: contextvars.Context | None = None) -> "asyncio.Task[None]":
-        task = create_own_task(self._loop, work, context=context)
+        # A context of its own: dispatch may run in that of a handler, and tasks made there go to the handler's task factory.
+        task = create_own_task(self._loop, work, context=contextvars.Context() if context is None else context)
         self._tasks.add(task)
         task.add_done_callback(self._spawned_ended)
         return task

@@ -1,4 +1,4 @@
-"""What a supervisor does while its workers run: renews their leases, passes cancels on, and enforces deadlines.
+"""What a supervisor does while its workers run: renews their leases, passes on what people ask, and enforces deadlines.
 
 All of it works whatever a handler does: nothing here needs the worker's co-operation. A worker enforces its own
 deadlines and cancels; what it has not managed a second after the grace, because a handler holds the interpreter or
@@ -19,6 +19,7 @@ from windlass.worker.run import Stop
 from windlass.worker.slots import STUCK, Begun
 
 _ANSWER_S: Final = 5.0
+_MIB: Final = 1_048_576
 _LATE_S: Final = 1.0  # what a worker may be late with its own enforcement
 _SILENT_S: Final = 10.0  # a loop that has not ticked for this long is worth a line
 _log: Final = logging.getLogger(__name__)
@@ -46,9 +47,12 @@ class Oversight:
         if not living:
             return
         lost = {berth.id: berth.slots.lost_threads for berth in living.values()}
+        memory = {berth.id: round(berth.child.resident_mib * _MIB) for berth in living.values()}
         before_s = steady_s()
         async with asyncio.timeout(self._lease.lease_ttl_s / 3):  # not longer: there must be time to try again
-            renewed = await self._upkeep.renew(living, lease_ttl_s=self._lease.lease_ttl_s, lost_threads=lost)
+            renewed = await self._upkeep.renew(
+                living, lease_ttl_s=self._lease.lease_ttl_s, lost_threads=lost, memory_bytes=memory
+            )
         for berth in living.values():
             if berth.id not in self._berths or berth.killed:
                 continue
@@ -56,10 +60,27 @@ class Oversight:
                 berth.kill("it was declared dead")
                 continue
             berth.lend(before_s + self._lease.lease_ttl_s)
-            if renewed[berth.id] and not berth.draining:
+        if any(renewed.values()):
+            await self.let_leave()
+        await self._show_draining([one for one, marked in renewed.items() if living[one].draining and not marked])
+
+    async def let_leave(self) -> None:
+        """Let those workers go that somebody has asked to leave. One that drains is not replaced, also if it is stopped then."""
+        living = self._living()
+        if not living:
+            return
+        async with asyncio.timeout(_ANSWER_S):
+            leaving = await self._upkeep.leaving(living)
+        for asked in leaving:
+            berth = living[asked.worker_id]
+            if berth.id not in self._berths or berth.killed:  # it has ended meanwhile
+                continue
+            if asked.drains and not berth.draining:
                 _log.info("%s was told to drain: it finishes its jobs and is not replaced", berth.name)
                 berth.drain(replace=False)
-        await self._show_draining([one for one, marked in renewed.items() if living[one].draining and not marked])
+            if asked.stops and berth.ends_by_s is None:
+                _log.info("%s was told to stop: it gives its jobs back", berth.name)
+                berth.restart()
 
     async def _show_draining(self, worker_ids: list[UUID]) -> None:
         """Let nothing be planned for workers that drain for reasons of their own."""
@@ -101,6 +122,9 @@ class Oversight:
         for berth in self._living().values():
             if berth.lease_until_s is not None and now_s > berth.lease_until_s - self._crew.margin_s:
                 berth.kill("its lease could not be renewed, and its jobs may not outlive it")
+                continue
+            if berth.ends_by_s is not None and now_s > berth.ends_by_s:
+                berth.kill("it has not ended in time")
                 continue
             begun = berth.slots.begun()
             overdue = next(filter(None, (self._overdue(berth, entry, now_s) for entry in begun)), None)

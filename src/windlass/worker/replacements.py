@@ -30,5 +30,5 @@ class Replacements:
 
 
 def _should_make_way(berth: Berth) -> bool:
-    leaves_for_good = not berth.replace or berth.reloads
+    leaves_for_good = not berth.replace or berth.restarts
     return berth.worn is not None and not (leaves_for_good or berth.killed or berth.retires.is_set())

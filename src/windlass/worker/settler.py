@@ -19,6 +19,7 @@ from windlass.errors import Contended, InvalidPayload, Unavailable
 from windlass.lifecycle import Completed, Failed, Held, Outcome, Released, Settlement, settle
 from windlass.model import Error, Lease, Status, Want, newer_worker_reason
 from windlass.pauses import Pauses
+from windlass.rollups import Recorder
 from windlass.store.protocol import Claims, Receipt
 from windlass.telemetry import about
 from windlass.worker.hook_runner import HookRunner
@@ -35,7 +36,8 @@ Ended = tuple[Lease, Settlement, Run | None]
 
 
 class Settler:
-    """`written` is called on the loop after every batch. `logged`: whose ends get log lines. `hooks`: who is told of them."""
+    """`written` is called on the loop after every batch. `logged`: whose ends get log lines. `hooks`: who is told of them.
+    `recorder`: who counts them for charts."""
 
     def __init__(
         self,
@@ -46,7 +48,9 @@ class Settler:
         logged: JobsLogged = JobsLogged.FAILURES,
         hooks: HookRunner | None = None,
         locks: ExecutionLocks = NO_LOCKS,
+        recorder: Recorder | None = None,
     ) -> None:
+        self._recorder = recorder or Recorder()
         self._claims = claims
         self._waker = waker
         self._locks = locks
@@ -195,7 +199,12 @@ class Settler:
         self._done.append((lease, settlement, run))
 
     def _look(self, batch: list[Ended], receipt: Receipt) -> None:
-        # One look at each job, and nothing else for those that completed: there may be 40,000 of them a second.
+        # Two looks at each job, and nothing else for those that completed: there may be 40,000 of them a second.
+        ended, again = self._recorder.ended, (Status.SCHEDULED, Status.READY)
+        for lease, settlement, run in batch:
+            if run is not None:
+                retried = settlement.failed and settlement.status in again
+                ended(lease.queue, lease.type, lease.waited_s, settlement.execution_s, retried=retried)
         completed = Status.COMPLETED
         others = [ended for ended in batch if ended[1].status is not completed or ended[1].error is not None]
         self.wake_for(

@@ -27,8 +27,9 @@ from windlass.model import NewWorker
 from windlass.pauses import Pauses
 from windlass.redaction import redact
 from windlass.store.protocol import Claims, Upkeep
+from windlass.versions import installed_version
 from windlass.worker.aftermath import End, see_off
-from windlass.worker.berth import Berth, Crew
+from windlass.worker.berth import RELEASE_S, Berth, Crew
 from windlass.worker.guarded import Guarded
 from windlass.worker.loops import BackOff, again, cancelled, done, every, first
 from windlass.worker.oversight import Oversight
@@ -41,7 +42,6 @@ _SCAN_S: Final = 0.1
 _CANCELS_S: Final = 1.0
 _ORPHANS_S: Final = 1.0
 _PATIENCE_S: Final = (0.1, 2.0)
-_RELEASE_S: Final = 2.0
 _RAN_JOBS_S: Final = 1.0
 _SOURCES_S: Final = 0.5
 _SOURCES_STILL_S: Final = 0.1
@@ -49,7 +49,7 @@ _NAMED: Final = 3
 REFUSED: Final = 2
 _log: Final = logging.getLogger(__name__)
 
-# Given a function to call when this supervisor should look for cancel requests now.
+# Given a function to call when this supervisor should look now for what people have asked of its jobs and workers.
 Listen = Callable[[Callable[[], None]], AbstractAsyncContextManager[Any]]
 Lead = Callable[[], Awaitable[None]]
 
@@ -68,7 +68,7 @@ async def supervise(
     supervisor = Supervisor(crew, upkeep, claims, waker, signals)
     async with AsyncExitStack() as stack:
         if listen is not None:
-            await stack.enter_async_context(listen(supervisor.look_for_cancels))
+            await stack.enter_async_context(listen(supervisor.look_for_requests))
         return await supervisor.run(lead)
 
 
@@ -87,13 +87,13 @@ class Supervisor:
         self._refused: str | None = None
         self._lives: set[asyncio.Task[None]] = set()
         self._partings: set[asyncio.Task[None]] = set()
-        self._cancels = asyncio.Event()
+        self._requests = asyncio.Event()
         self._sources = SourceWatch()
         self._sources_changed = asyncio.Event()  # the next change; with it there is another
         self._hurrying: set[asyncio.Task[None]] = set()
 
-    def look_for_cancels(self) -> None:
-        self._cancels.set()
+    def look_for_requests(self) -> None:
+        self._requests.set()
 
     async def run(self, lead: Lead | None) -> int:
         config = self._crew.config
@@ -101,7 +101,7 @@ class Supervisor:
         loops = [
             every(heartbeat_s, self._oversight.renew, "renewing leases", again_s=min(heartbeat_s / 5, 0.5)),
             every(heartbeat_s, self._oversight.recycle, "looking for workers that have grown"),
-            every(0.02, self._pass_cancels_on, "looking for cancel requests", again_s=_CANCELS_S),
+            every(0.02, self._pass_requests_on, "looking for requests", again_s=_CANCELS_S),
             every(_SCAN_S, self._enforce, "enforcing deadlines"),
             again(self._guarded.keep, "keeping a guard"),
         ]
@@ -200,6 +200,7 @@ class Supervisor:
     async def _admit(self, berth: Berth) -> None:
         """Wait for its app, register it, and let it claim."""
         start_s = self._crew.config.worker.start_s
+        berth.version = installed_version()  # now, not when it is ready: the first time takes 40 ms
         try:
             async with asyncio.timeout(start_s):  # not wait_for, which in Python 3.11 forgets some cancellations
                 await berth.hello.wait()
@@ -246,6 +247,7 @@ class Supervisor:
             berth.types,
             self._crew.supervisor_id,
             berth.digests,
+            berth.version,
         )
         berth.known = True  # whether or not the answer comes
         pauses = Pauses(*_PATIENCE_S)
@@ -267,9 +269,12 @@ class Supervisor:
 
     # What is done all the time. -------------------------------------------------------------------------------------
 
-    async def _pass_cancels_on(self) -> None:
-        await first(self._cancels.wait(), timeout_s=_CANCELS_S)
-        self._cancels.clear()
+    async def _pass_requests_on(self) -> None:
+        await first(self._requests.wait(), timeout_s=_CANCELS_S)
+        notified = self._requests.is_set()
+        self._requests.clear()
+        if notified:  # else the heartbeat will tell: an idle supervisor should not ask once a second
+            await self._oversight.let_leave()
         await self._oversight.pass_cancels_on()
 
     async def _look_at_sources(self) -> None:
@@ -296,10 +301,7 @@ class Supervisor:
         """A job that runs for an hour must not keep the new source from being tried: it is given back, and begins anew."""
         await asyncio.sleep(drain_s)
         if berth.id in self._berths:
-            berth.release(replace=True)
-            await asyncio.sleep(_RELEASE_S)
-        if berth.id in self._berths:
-            berth.kill("it has not ended in time")
+            berth.restart()
 
     async def _enforce(self) -> None:
         self._oversight.enforce()
@@ -330,7 +332,7 @@ class Supervisor:
             _log.warning("releasing: %d workers give back what they run", len(left))
             for berth in left:
                 berth.release()
-            await first(done(ends), timeout_s=_RELEASE_S)
+            await first(done(ends), timeout_s=RELEASE_S)
         for berth in list(self._berths.values()):
             berth.kill("it has not ended in time")
         await first(done(ends))
@@ -364,10 +366,10 @@ class Supervisor:
 
 def _pause_s(berth: Berth | None, back_off: BackOff) -> float:
     """Back-off is for workers that cannot live, not for those whose jobs cannot: other jobs would wait for it."""
-    if berth is None or (berth.lease_until_s is None and not berth.reloads):
+    if berth is None or (berth.lease_until_s is None and not berth.restarts):
         return back_off.ended()
     # What was under way when it crashed is a suspect now, and will not do that to a worker again.
-    if berth.reloads or berth.killed or berth.crashed_by_job:
+    if berth.restarts or berth.killed or berth.crashed_by_job:
         return 0.0
     return min(back_off.ended(), _RAN_JOBS_S) if berth.had_begun else back_off.ended()
 

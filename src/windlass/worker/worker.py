@@ -21,6 +21,7 @@ from windlass.config import Config
 from windlass.errors import Unavailable
 from windlass.lifecycle import Released, Settlement, storable
 from windlass.model import IfUnknown, Lease
+from windlass.rollups import Recorder
 from windlass.store.protocol import Claims, Hints, Intention, Progress, channel
 from windlass.store.protocol.hand_over import handed
 from windlass.telemetry import about, log_of
@@ -43,6 +44,7 @@ EXIT_DEAF: Final = 76
 _TICK_S: Final = 0.1
 _AHEAD_MAX: Final = 600
 _PROGRESS_S: Final = 1.0
+_RECORD_S: Final = 5.0
 _RELEASE_S: Final = 1.0
 _LAST_WORDS_S: Final = 0.01
 _EARLY_MAX: Final = 1_000
@@ -80,6 +82,8 @@ class Worker:
         self._finishes = finishes
         self._slots = slots
         self.desk = Desk(slots.count, slots, buffer_s=config.worker.buffer_s, ahead_max=_AHEAD_MAX)
+        self._recorder = Recorder()
+        self._recorded_s = 0.0
         hooked = any(job.hooks is not None and job.hooks.after for job in post.types.values())
         self._hooks = HookRunner(slots.count, self._written) if hooked else None
         self._settler = Settler(
@@ -89,6 +93,7 @@ class Worker:
             logged=jobs_logged(config.worker.log_jobs, sys.stderr),
             hooks=self._hooks,
             locks=locks,
+            recorder=self._recorder,
         )
         self._lanes = Lanes(self.desk, self._settler.finish, self, children)
         self._claimer = Claimer(post, self.desk, slots, self._settler, claims, hints, config.worker, locks)
@@ -270,6 +275,9 @@ class Worker:
                 self._hearing.was_held_up(now_s)
             await _try("showing progress", self._show_progress())
             await _try("showing logs", self._show_logs(now_s))
+            if now_s - self._recorded_s >= _RECORD_S:
+                self._recorded_s = now_s
+                await _try("recording durations", self._claims.record_rollups(self._recorder.take()))
             if self._claimer.troubled or now_s - strays_s >= self._config.lease.heartbeat_s:
                 strays_s = now_s
                 self._claimer.troubled = False

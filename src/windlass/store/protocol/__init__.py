@@ -7,18 +7,32 @@ from windlass.store.protocol.accounts import KEY, USER, Accounts, ApiKey, AuditE
 from windlass.store.protocol.callers import Intake
 from windlass.store.protocol.effects import EffectState, EffectWriter, Intention
 from windlass.store.protocol.hints import LATE_S, Ear, Hints, Pusher, broadcast_channel, channel
-from windlass.store.protocol.upkeep import Cause, LostLease, Rolled, Upkeep, WaitingForNewer, WideJob, WideQueues
+from windlass.store.protocol.upkeep import (
+    Cause,
+    Leaving,
+    LostLease,
+    Rolled,
+    Upkeep,
+    WaitingForNewer,
+    WideJob,
+    WideQueues,
+)
 from windlass.store.protocol.views import (
     Check,
+    ClusterState,
     DeadLetterGroup,
     DeadLetterGroups,
     DeadLetterSize,
     Found,
     JobQuery,
     Page,
+    Points,
     RunningLog,
+    SeriesData,
     Summary,
+    ThreadUse,
     Views,
+    WorkerThreads,
 )
 from windlass.store.protocol.workers import Ask, Claims, Progress, Receipt, Settled, merged
 
@@ -33,6 +47,7 @@ __all__ = [
     "Cause",
     "Check",
     "Claims",
+    "ClusterState",
     "DeadLetterGroup",
     "DeadLetterGroups",
     "DeadLetterSize",
@@ -44,21 +59,26 @@ __all__ = [
     "Intake",
     "Intention",
     "JobQuery",
+    "Leaving",
     "LostLease",
     "Page",
+    "Points",
     "Progress",
     "Pusher",
     "Receipt",
     "Rolled",
     "RunningLog",
+    "SeriesData",
     "Settled",
     "Summary",
+    "ThreadUse",
     "Upkeep",
     "User",
     "Views",
     "WaitingForNewer",
     "WideJob",
     "WideQueues",
+    "WorkerThreads",
     "broadcast_channel",
     "channel",
     "merged",

@@ -1,4 +1,4 @@
-"""What callers do to jobs."""
+"""What callers do to jobs, queues and workers."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Protocol
@@ -8,6 +8,7 @@ from windlass.errors import WindlassError
 from windlass.model import (
     Decision,
     Enqueued,
+    Leave,
     NameKind,
     NewJob,
     Status,
@@ -15,7 +16,7 @@ from windlass.model import (
 
 
 class Intake(Protocol):
-    """What callers do to jobs."""
+    """What callers do to jobs, queues and workers."""
 
     async def enqueue(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Enqueued]:
         """Store all or none, in order. A job whose id or idempotency key is there already is answered as duplicate.
@@ -61,3 +62,7 @@ class Intake(Protocol):
 
     async def set_paused(self, queue: str, *, paused: bool) -> None:
         """Stop or resume claims from a queue; what runs goes on, and nothing moves."""
+
+    async def ask_to_leave(self, worker_id: UUID, how: Leave) -> None:
+        """Ask a worker to finish its jobs and go for good (`drain`), or to give them back at once and start anew (`stop`). Its
+        supervisor is told. Raises WorkerNotFound, NotPossible."""

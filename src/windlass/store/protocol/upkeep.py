@@ -28,6 +28,15 @@ class LostLease:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving:
+    """A worker that was asked to leave. `drains`: it finishes its jobs, and is not replaced; `stops`: it gives them back at once."""
+
+    worker_id: UUID
+    drains: bool
+    stops: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WideJob:
     """A job wider than any worker, and what it would rather have done about it."""
 
@@ -89,10 +98,18 @@ class Upkeep(Protocol):
         """Forget tags that no job has any more."""
 
     async def renew(
-        self, worker_ids: Collection[UUID], *, lease_ttl_s: float, lost_threads: Mapping[UUID, int] = ...
+        self,
+        worker_ids: Collection[UUID],
+        *,
+        lease_ttl_s: float,
+        lost_threads: Mapping[UUID, int] = ...,
+        memory_bytes: Mapping[UUID, int] = ...,
     ) -> dict[UUID, bool]:
-        """Push out leases; says of each living worker whether it should drain. One that is missing must stop.
+        """Push out leases; says of each living worker whether it was asked to leave. One that is missing must stop.
         `lost_threads`: held by handlers that cannot be stopped."""
+
+    async def leaving(self, worker_ids: Collection[UUID]) -> list[Leaving]:
+        """Those of the workers that were asked to leave, and how."""
 
     async def unstarted(self, job_ids: Collection[UUID]) -> set[UUID]:
         """Those of the jobs that are started once at most and have certainly not begun: no start of theirs is recorded."""
@@ -187,6 +204,12 @@ class Upkeep(Protocol):
         """
 
     async def leave_term(self, holder: UUID) -> None: ...
+
+    async def fold_rollups(self, *, limit: int = ...) -> bool:
+        """Add a page of what was recorded lately to its minutes and hours, for charts. True: the page was full."""
+
+    async def expire_rollups(self) -> int:
+        """Forget minutes after two days and hours after sixty."""
 
     async def fold_counts(self) -> bool:
         """Fold the deltas of finished transactions into the tally. False: another is at it."""

@@ -14,6 +14,7 @@ from windlass.model import (
     Line,
     Queue,
     Status,
+    ThreadState,
     Worker,
 )
 
@@ -21,8 +22,10 @@ from windlass.model import (
 @dataclass(frozen=True, slots=True)
 class JobQuery:
     """What to list. No statuses means all. Times are those in the jobs' ids; `created_after` is included, the other not.
-    `fingerprint`: of the error, for failed jobs alone. `reason`: what held jobs wait for; no others are listed. `bodies_max`: larger payloads and results, in bytes, are left
-    out; None: all are read, and a page of them can be hundreds of megabytes."""
+    `fingerprint`: of the error, for failed jobs alone. `reason`: what held jobs wait for; no others are listed.
+    `bodies_max`: larger payloads and results, in bytes, are left out; None: all are read, and a page of them can be hundreds
+    of megabytes. `worker`: the name of the worker that runs them or finished them. `text`: a part of the name, of the error's
+    type or message, or the beginning of the id. `finished_after` is included, `finished_before` not."""
 
     statuses: Collection[Status] = ()
     type: str | None = None
@@ -35,6 +38,10 @@ class JobQuery:
     fingerprint: str | None = None
     bodies_max: int | None = None
     reason: str | None = None
+    worker: str | None = None
+    text: str | None = None
+    finished_after: datetime | None = None
+    finished_before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,41 @@ class Found:
 
     ids: Sequence[UUID]
     next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """What the database says of the cluster. `leader`: the supervisor that holds the term; None: nobody does."""
+
+    postgres: str
+    connections: int
+    connections_max: int
+    leader: UUID | None
+    term: int
+    workers: int
+    threads: int
+
+
+@dataclass(slots=True)
+class Points:
+    """One line of a chart: a number for each step. `waited` and `ran` are histograms; empty where they were not asked for."""
+
+    completed: list[int]
+    failed: list[int]
+    cancelled: list[int]
+    retried: list[int]
+    waited: list[list[int]]
+    ran: list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesData:
+    """Points from `start` on, one every `step_s` seconds, the last one not over yet; by name, or all under None."""
+
+    start: datetime
+    step_s: int
+    count: int
+    points: Mapping[str | None, Points]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +142,28 @@ class Summary:
 
     statuses: Mapping[Status, int]
     lines: Mapping[Line, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadUse:
+    """A job and the threads of its worker that it holds. `isolated`: in a process of its own. `stuck`: its handler does not stop."""
+
+    job_id: UUID
+    type: str
+    name: str | None
+    threads: int
+    state: ThreadState
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerThreads:
+    """What a living worker runs, in the order in which it claimed it. `claimed`: how many more jobs it has claimed and not begun."""
+
+    id: UUID
+    claimed: int
+    memory_bytes: int | None
+    running: list[ThreadUse]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +242,23 @@ class Views(Protocol):
     async def workers(self) -> list[Worker]:
         """Every worker, the living first, then the dead that are not forgotten yet."""
 
+    async def worker(self, worker_id: UUID) -> Worker:
+        """One worker. Raises WorkerNotFound."""
+
+    async def thread_map(self) -> list[WorkerThreads]:
+        """Which jobs hold the threads of living workers: of the 200 oldest workers, and 4,096 jobs at most. A worker whose jobs
+        are beyond that is left out, or shown with some of them."""
+
     async def ready(self) -> None:
         """Reach the database, and find its schema as this code needs it. Raises Unavailable, SchemaMismatch."""
+
+    async def series(
+        self, *, span_s: float, by: str | None = ..., queue: str | None = ..., type_: str | None = ...
+    ) -> SeriesData:
+        """What has happened in the newest `span_s` seconds; with `by`, a line for each queue or type."""
+
+    async def cluster_state(self) -> ClusterState:
+        """What the database says of the cluster: its own version and connections, the leader, the living workers."""
 
     async def check(self) -> Check:
         """Look for what must never be seen. Reads everything."""

@@ -1,6 +1,6 @@
 """What one worker does with jobs, and what it is told."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum
@@ -12,6 +12,7 @@ from windlass.model import (
     Lease,
     Status,
 )
+from windlass.rollups import Tally
 from windlass.store.protocol.effects import EffectWriter
 
 
@@ -112,6 +113,9 @@ class Claims(EffectWriter, Protocol):
 
     async def show_logs(self, logs: Iterable[tuple[Lease, str]]) -> None:
         """Show what followed attempts have written so far."""
+
+    async def record_rollups(self, tallies: Mapping[tuple[str, str], Tally]) -> None:
+        """Tell what was counted by queue and type, for charts."""
 
     async def step(self, lease: Lease, key: str) -> str | None:
         """What a step of this job returned before, as JSON text."""

@@ -142,6 +142,7 @@ select c.xid < pg_snapshot_xmin(pg_current_snapshot()) as due from windlass.coun
 
 -- name: fold
 -- Replace the tally by the tally plus all deltas of finished transactions. Readers see the old or the new, never half.
+-- What has ended also goes to the rollups: every way to end a job appends its delta, so the charts count each of them.
 -- Guard: fold_lock, taken by an earlier statement of the same transaction so that this one's snapshot is younger.
 with deltas as (
   delete from windlass.counter c where c.xid < pg_snapshot_xmin(pg_current_snapshot())
@@ -152,6 +153,12 @@ with deltas as (
   select status, queue, type, sum(n) as n
   from (select * from deltas union all select * from old) every
   group by status, queue, type
+), ended as (
+  insert into windlass.rollup_delta (queue, type, completed, failed, cancelled)
+  select d.queue, d.type, coalesce(sum(d.n) filter (where d.status = 'completed'), 0),
+    coalesce(sum(d.n) filter (where d.status = 'failed'), 0), coalesce(sum(d.n) filter (where d.status = 'cancelled'), 0)
+  from deltas d where d.n > 0 and d.status in ('completed', 'failed', 'cancelled')
+  group by d.queue, d.type
 )
 insert into windlass.tally (horizon, status, queue, type, n)
 select pg_snapshot_xmin(pg_current_snapshot()), s.status, s.queue, s.type, s.n from summed s where s.n <> 0;

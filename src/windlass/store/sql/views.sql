@@ -260,6 +260,18 @@ select case when t.status = 'ready' and (coalesce(q.paused, false) or t.type <> 
     as status, t.queue, t.type, t.n
 from windlass.tallied t cross join windlass.known k left join windlass.queue q on q.name = t.queue;
 
+-- name: cluster_state
+-- What the database says of the cluster. Each part reads a row, or a table with a row per worker.
+select current_setting('server_version') as postgres,
+  (select coalesce(sum(d.numbackends), 0)::integer from pg_stat_database d) as connections,
+  current_setting('max_connections')::integer as connections_max,
+  l.holder as leader, coalesce(l.term, 0) as term, w.workers, w.threads
+from (
+  select count(*)::integer as workers, coalesce(sum(k.threads), 0)::integer as threads
+  from windlass.worker k where k.died_at is null and k.lease_until > now()
+) w
+left join windlass.leader l on l.expires_at > now();
+
 -- name: summary
 -- The sums by status (without a queue), and the $1 largest counts: who looks often does not read one row for each of a
 -- thousand queues.
@@ -324,18 +336,60 @@ left join lateral (
 order by p.name collate "C";
 
 -- name: workers
--- Every worker with what it runs, the living first.
+-- Every worker with what it runs, or the one that $1 names; the living first. A worker begins jobs in the order in which it
+-- claimed them, and one that does not fit yet holds up those behind it: those whose threads add up to no more than its own run,
+-- the others are claimed ahead. Index: running_worker.
 select w.id, w.name, w.threads, coalesce(r.threads, 0)::integer as busy_threads, coalesce(r.jobs, 0)::integer as jobs,
   w.queues, w.types, w.supervisor_id, w.started_at, w.renewed_at,
-  date_part('epoch', w.lease_until - now()) as lease_left_s, w.draining, w.died_at, v.job_id as reserved_for,
-  w.lost_threads, coalesce(w.cause = 'left', false) as stopped
+  date_part('epoch', w.lease_until - now()) as lease_left_s, w.draining or w.stopping as draining, w.died_at,
+  v.job_id as reserved_for, w.lost_threads, coalesce(w.cause = 'left', false) as stopped, r.claimed::integer as claimed,
+  w.version, w.memory_bytes
 from windlass.worker w
 cross join lateral (
-  select sum(r.thread_demand) as threads, count(*) as jobs
-  from windlass.running r where r.worker_id = any (array[w.id])
+  select sum(h.thread_demand) filter (where h.up_to <= w.threads) as threads, count(*) as jobs,
+    count(*) filter (where h.up_to > w.threads) as claimed
+  from (
+    select r.thread_demand, sum(r.thread_demand) over (
+      order by r.claimed_at, r.rank, r.job_id rows unbounded preceding) as up_to
+    from windlass.running r where r.worker_id = any (array[w.id])
+  ) h
 ) r
 left join windlass.reservation v on v.worker_id = w.id and v.expires_at > now()
+where $1::uuid is null or w.id = $1
 order by w.died_at nulls first, w.started_at, w.id;
+
+-- name: thread_map
+-- Which jobs hold the threads of living workers: $1 workers and $2 jobs at most; how many more each has claimed, as above.
+-- `overdue`: it was to stop, so it may hold threads that are lost. Indexes: running_worker; the primary keys of job and job_type.
+with living as materialized (
+  select w.id, w.threads, w.lost_threads, w.memory_bytes, w.started_at
+  from windlass.worker w where w.died_at is null and w.lease_until > now()
+  order by w.started_at, w.id limit $1
+), held as materialized (
+  select l.id as worker_id, l.started_at, l.lost_threads, l.memory_bytes, coalesce(h.claimed, 0)::integer as claimed,
+    h.job_id, h.type, h.thread_demand, h.claimed_at, h.rank, h.suspect, h.cancel_requested
+  from living l left join lateral (
+    select r.*, count(*) filter (where r.up_to > l.threads) over () as claimed
+    from (
+      select r.job_id, r.type, r.thread_demand, r.claimed_at, r.rank, r.suspect,
+        r.cancel_requested is not null as cancel_requested,
+        sum(r.thread_demand) over (order by r.claimed_at, r.rank, r.job_id rows unbounded preceding) as up_to
+      from windlass.running r where r.worker_id = any (array[l.id])
+    ) r
+  ) h on h.up_to <= l.threads
+  order by l.started_at, l.id, h.claimed_at, h.rank, h.job_id limit $2
+)
+select h.worker_id, h.lost_threads, h.memory_bytes, h.claimed, h.job_id, h.type, j.name, h.thread_demand as threads, h.claimed_at,
+  h.suspect or coalesce(t.isolation = 'process', false) as isolated,
+  h.cancel_requested or h.claimed_at + make_interval(secs => j.timeout_s) <= now() as overdue
+from held h
+left join windlass.job_type t on t.name = h.type
+left join lateral (
+  select k.name, k.timeout_s from windlass.job k where k.id = h.job_id
+  union all select k.name, k.timeout_s from windlass.job_kept k where k.id = h.job_id
+  limit 1
+) j on true
+order by h.started_at, h.worker_id, h.claimed_at, h.rank, h.job_id;
 
 -- name: check
 -- What must never be seen. Reads everything.

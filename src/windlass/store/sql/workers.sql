@@ -3,8 +3,9 @@
 
 -- name: register
 -- A worker begins its life. Guard: the id, which is never used again; repeating is answered by whether it still lives.
-insert into windlass.worker (id, supervisor_id, started_at, renewed_at, lease_until, threads, name, queues, types, digests)
-values ($1, $2, now(), now(), now() + make_interval(secs => $3), $4, $5, $6, $7, $8)
+insert into windlass.worker (id, supervisor_id, started_at, renewed_at, lease_until, threads, name, queues, types, digests,
+  version)
+values ($1, $2, now(), now(), now() + make_interval(secs => $3), $4, $5, $6, $7, $8, $9)
 on conflict (id) do update set renewed_at = excluded.renewed_at, lease_until = excluded.lease_until
 where worker.died_at is null
 returning id;
@@ -96,13 +97,33 @@ where v.declared_at < now() - make_interval(secs => $1)
   and not exists (select from windlass.living_version l where l.type = v.type and l.digest = v.digest);
 
 -- name: renew
--- Push out the leases of workers that live, and note how many of their threads are lost. Dead is final: a worker not
--- returned must stop. Index: the primary key, one probe each.
+-- Push out the leases of workers that live, and note how many of their threads are lost and how much memory they use. Dead is
+-- final: a worker not returned must stop. Index: the primary key, one probe each.
 update windlass.worker w
-set renewed_at = now(), lease_until = now() + make_interval(secs => $2), lost_threads = x.lost_threads
-from unnest($1::uuid[], $3::integer[]) as x (id, lost_threads)
+set renewed_at = now(), lease_until = now() + make_interval(secs => $2), lost_threads = x.lost_threads,
+  memory_bytes = x.memory_bytes
+from unnest($1::uuid[], $3::integer[], $4::bigint[]) as x (id, lost_threads, memory_bytes)
 where w.id = any (array[x.id]) and w.died_at is null
-returning w.id, w.draining;
+returning w.id, w.draining or w.stopping as leaving;
+
+-- name: leaving
+-- Which of these workers were asked to leave, and how. Index: the primary key.
+select w.id, w.draining, w.stopping from windlass.worker w
+where w.id = any ($1::uuid[]) and w.died_at is null and (w.draining or w.stopping);
+
+-- name: ask_to_leave
+-- Ask a worker to finish its jobs and go ('drain'), or to give them back and start anew ('stop'), and notify its supervisor when this
+-- commits. Guard: it lives, and has a supervisor that acts on it. Not into a queue of notifications that is filling up: it would
+-- fail the commit, and the supervisor looks at each heartbeat. Index: the primary key.
+with asked as (
+  update windlass.worker w
+  set draining = w.draining or $2::text = 'drain', stopping = w.stopping or $2::text = 'stop'
+  where w.id = $1 and w.died_at is null and w.lease_until > now() and w.supervisor_id is not null
+  returning w.supervisor_id
+)
+select case when pg_notification_queue_usage() < 0.5
+  then pg_notify('windlass_' || replace(a.supervisor_id::text, '-', ''), $2) is null end as told
+from asked a;
 
 -- name: drain
 -- Workers that live claim no more.

@@ -1,0 +1,2 @@
+drop table windlass.rollup;
+drop table windlass.rollup_delta;

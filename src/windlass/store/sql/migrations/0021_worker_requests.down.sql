@@ -1,0 +1,1 @@
+alter table windlass.worker drop column stopping, drop column memory_bytes, drop column version;
