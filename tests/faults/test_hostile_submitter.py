@@ -12,8 +12,10 @@ import pytest
 from tests.faults.attacks import ATTACKS
 from tests.faults.hostile import Seen, attacked, p99, run
 
-# On a machine that others keep twice as busy as it has cores, the bounds say little: they are five times as wide there.
-SLACK = 5.0 if os.getloadavg()[0] > 2 * (os.cpu_count() or 1) else 1.0
+# Beside other tests on two cores, or on a machine that others keep busy, the bounds say little: they are five times as
+# wide there. Alone (`pytest -n 0`, or `python -m tests.faults.hostile`) they are what is promised.
+BUSY = "PYTEST_XDIST_WORKER" in os.environ or os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
+SLACK = 5.0 if BUSY else 1.0
 
 
 @pytest.fixture(scope="module")
