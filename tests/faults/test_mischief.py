@@ -34,7 +34,8 @@ SETTINGS = {
 }  # fmt: skip
 # With how many at a time: one, where each may take a worker with it.
 GROUPS = [(SURVIVED, 8), (STUBBORN, 1), (DEADLY, 1), (HARMFUL, 1)]
-# Not with the others yet: after some orders of misdeeds in one worker an isolated job does not end, about every third time.
+# Not with the others yet: in most runs on the merged code an isolated job does not end within a minute. The cause is not
+# known; see docs/decisions.md.
 pytestmark = [
     pytest.mark.timeout(300),  # the first one does it all
     pytest.mark.skipif(

@@ -185,7 +185,7 @@ async def submit_many(
         for submission in group:
             owner = owners[_is_named(submission)]
             try:
-                found, checked = await _checked(parts, submission, owner, size, asked_at)
+                found, checked = await _check_one_of_many(parts, submission, owner, size, asked_at)
                 job = new_job(submission, found and found.declared, owner)
                 if submitter is not None:
                     check_job(submitter, job)
@@ -207,7 +207,7 @@ async def submit_many(
     return stored, unchecked
 
 
-async def _checked(
+async def _check_one_of_many(
     parts: Parts, submission: Submission, owner: Owner | None, size: int, asked_at: float
 ) -> tuple[SubmittableType | None, bool]:
     """The type of one job of many, and whether its payload was checked. The payload becomes text: that alone waits for the
